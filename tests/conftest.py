@@ -1,4 +1,4 @@
-"""What every test may ask for: a PostgreSQL, and a database in it that nobody else has touched.
+"""Fixtures of all tests: a PostgreSQL server, and a database per test.
 
 `postgres_server` is one server per test process, so with pytest-xdist each process has its own and they can't meet.
 `postgres_url` is a database per test with the content of `postgres_template`. A package whose tests all need the schema
@@ -24,9 +24,9 @@ from hypothesis import HealthCheck, settings
 from tests.postgres import FORGETFUL, PostgresServer, running_server
 from tests.sqlite import copied_stores
 
-# No test depends on how fast the machine is, nor on how long it takes to draw an example.
+# No test depends on the speed of the machine, or on the time to draw an example.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
-# The same examples in every run: a change is never blamed for what chance found elsewhere.
+# The same examples in every run: a change is never blamed for a random failure.
 settings.register_profile("same", settings.get_profile("unhurried"), derandomize=True, max_examples=50)
 # New examples in every run, and more of them: for `make soak`, which says it as --hypothesis-profile=explore.
 _SCALE = float(os.environ.get("SOAK_SCALE", "1"))
@@ -37,7 +37,7 @@ settings.load_profile("same")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the tests of properties. Those that say how many examples they need explore ten times as many."""
+    """Mark property-based tests. Those with an explicit number of examples explore ten times as many."""
     explores = config.getoption("--hypothesis-profile", default=None) == "explore"
     told: set[Any] = set()
     for item in items:
@@ -56,7 +56,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             setattr(holder, name, settings(given, derandomize=False, print_blob=True, max_examples=most))
 
 
-# What a test starts in this process is inside of a program that has said where events go: not into results.
+# Programs that run in the test process must not log into results.
 structlog.configure(
     processors=[structlog.processors.add_log_level, structlog.processors.KeyValueRenderer(key_order=["event"])],
     logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
@@ -79,7 +79,7 @@ def _processes_take_an_interrupt() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _logs_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What a command says about logs, when a test runs it in this process, holds for that test alone.
+    """Restore the log configuration after a test that runs a command in this process.
 
     A logger that is kept for speed would still go by it later, so none is kept.
     """
@@ -96,32 +96,32 @@ def _logs_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _copied_stores() -> Iterator[None]:
-    """The migrations of SQLite run once per process."""
+    """Run the migrations of SQLite once per process."""
     with copied_stores():
         yield
 
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
-    """A real PostgreSQL, started when the first test asks and stopped after the last one."""
+    """A real PostgreSQL server, started by the first test that uses it and stopped after the last one."""
     with running_server(FORGETFUL) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def postgres_template() -> str:
-    """The database whose content `postgres_url` has: an empty one."""
+    """The template of `postgres_url`: an empty database."""
     return "template0"
 
 
 @pytest.fixture
 def postgres_url(postgres_server: PostgresServer, postgres_template: str) -> Iterator[str]:
-    """The address of a database that this test has for itself."""
+    """The URL of a database for this test alone."""
     with postgres_server.lent_database(postgres_template) as database:
         yield postgres_server.url(database)
 
 
 @pytest.fixture(scope="session")
 def soak_scale() -> float:
-    """How much of its whole length a test marked `soak` should run: 1 by itself, 0.03 in CI. `make soak` says it."""
+    """The fraction of its full length that a test marked `soak` runs: 1 by default, 0.03 in CI. Set by `make soak`."""
     return float(os.environ.get("SOAK_SCALE", "1"))

@@ -1,4 +1,4 @@
-"""Guards that start at once: forked from a process that has imported what a guard needs, instead of a new interpreter.
+"""Guards that start fast: forked from a process that has imported their code, instead of a new interpreter.
 
 A guard costs 0.3 s of CPU time to start and to end, which is most of what a test with a worker in its own process does.
 The code of the guard is the same, and it is a process of its own with a session, an environment and files of its own.
@@ -28,26 +28,26 @@ from mainspring.worker.supervisor import supervisor
 
 
 class Start(msgspec.Struct, tag=True):
-    """Start a guard; the answer is its pid."""
+    """Start a guard; the reply is its pid."""
 
     directory: str
     environment: dict[str, str]
 
 
 class Poll(msgspec.Struct, tag=True):
-    """Ask whether a guard still runs; the answer is 1 or 0."""
+    """Ask whether a guard is still running; the reply is 1 or 0."""
 
     pid: int
 
 
 class GuardServer:
-    """The process that guards are forked from, started with the first of them."""
+    """The process from which guards are forked, started with the first of them."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
 
     def ask(self, request: Start | Poll) -> int:
-        """Send a request and return the answer."""
+        """Send a request and return the reply."""
         if self._process is None:
             words = [sys.executable, "-m", "tests.forked_guards"]
             root = Path(__file__).parents[1]
@@ -59,14 +59,14 @@ class GuardServer:
         return int(self._process.stdout.readline())
 
     def close(self) -> None:
-        """End the process. Guards that still run are left to themselves."""
+        """End the process. Running guards continue."""
         if self._process is not None:
             self._process.communicate()
 
 
 @contextmanager
 def guard_server() -> Iterator[GuardServer]:
-    """The process that guards are forked from, for as long as the block lasts."""
+    """Run the process from which guards are forked for the duration of the block."""
     server = GuardServer()
     try:
         yield server
@@ -76,7 +76,7 @@ def guard_server() -> Iterator[GuardServer]:
 
 @contextmanager
 def forked_guards(server: GuardServer) -> Iterator[None]:
-    """Fork the guards of this process's workers for as long as the block lasts."""
+    """Fork the guards of this process's workers for the duration of the block."""
 
     def spawn(link: GuardLink) -> None:
         environment = {name: value for name, value in os.environ.items() if name not in supervisor_link._SECRETS}
@@ -94,7 +94,7 @@ def forked_guards(server: GuardServer) -> Iterator[None]:
 
 
 def _serve() -> None:
-    """Answer requests until there are no more."""
+    """Serve requests until there are no more."""
     running: set[int] = set()
     for line in sys.stdin.buffer:
         request = msgspec.json.decode(line, type=Start | Poll)
@@ -112,7 +112,7 @@ def _serve() -> None:
 
 
 def _be_guard(request: Start) -> NoReturn:
-    """Be what a new interpreter would be with this directory as its argument and this environment."""
+    """Act like a new interpreter with this directory as its argument and this environment."""
     code = 1
     try:
         os.setsid()

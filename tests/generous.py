@@ -1,4 +1,4 @@
-"""What servers are set to that tests and benchmarks start: nobody is kept out who is not there to be kept out.
+"""Settings of servers that tests and benchmarks start: no limits that a test is not about.
 
 A test about a limit sets that limit itself.
 """

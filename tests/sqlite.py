@@ -1,4 +1,4 @@
-"""Migrated SQLite stores at a tenth of the price: the migrations run once per process, new stores are copies."""
+"""Migrated SQLite stores at a tenth of the cost: the migrations run once per process, new stores are copies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ really_migrate = sqlite._migrate
 
 @contextmanager
 def copied_stores() -> Iterator[None]:
-    """Make every empty SQLite database a copy of one that was migrated. Any other one is migrated as ever."""
+    """Make every empty SQLite database a copy of a migrated one. Any other one is migrated as usual."""
     newest = migrations("sqlite")
     one_at_a_time = Lock()  # stores are opened in several threads
 

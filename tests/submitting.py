@@ -1,4 +1,4 @@
-"""Runs put into a store as a submission does, for tests and benchmarks that have no server."""
+"""Submits runs to a store without a server, for tests and benchmarks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def submit(
     store: Store, runs: int, tenants: Sequence[str] = TENANTS, *, spec: JobSpec = NOOP,
     priority: Priority = Priority.P2, by: str = "test",
 ) -> list[Run]:  # fmt: skip
-    """Put runs of a job into intake, in turn for each tenant."""
+    """Submit runs of a job, in turn for each tenant."""
     now = await store.time()
     definition = msgspec.json.encode(spec).decode()
     jobs = {}

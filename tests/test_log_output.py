@@ -1,4 +1,5 @@
-"""What is logged, as a process writes it: to stderr, without values of variables, and never over another program."""
+"""Log output of a process: to stderr, without values of variables, and without changing another program's
+configuration."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ logging.basicConfig(format="theirs %(message)s")
 
 
 def outcome(program: str, *words: str) -> tuple[str, str]:
-    """What a program prints, on both streams."""
+    """Return what a program prints, on both streams."""
     done = subprocess.run(
         [sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=60, check=True
     )
@@ -68,7 +69,7 @@ def test_a_traceback_has_no_values_of_variables(form: str) -> None:
         assert [json.loads(line)["event"] for line in logged.splitlines()] == ["store.lost", "store.lost"]
 
 
-def test_a_scheduler_inside_of_a_program_says_on_stderr_what_matters() -> None:
+def test_an_embedded_scheduler_logs_warnings_to_stderr() -> None:
     said, logged = outcome(_INSIDE)
 
     assert said == ""
@@ -76,7 +77,7 @@ def test_a_scheduler_inside_of_a_program_says_on_stderr_what_matters() -> None:
     assert "standalone.ready" not in logged
 
 
-def test_a_program_keeps_what_it_has_said_about_its_logs() -> None:
+def test_an_embedded_scheduler_keeps_the_log_configuration_of_its_program() -> None:
     said, logged = outcome(
         f"{_THEIRS}\nstructlog.configure(processors=[lambda *event: 'theirs ' + event[2]['event']]){_INSIDE}"
     )

@@ -1,4 +1,4 @@
-"""The PostgreSQL that tests and benchmarks stand on: private, durable if not told otherwise, gone with its owner."""
+"""The PostgreSQL server of tests and benchmarks: private, durable by default, gone with its owner."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_server_that_can_not_start_says_why() -> None:
 
 @pytest.mark.parametrize("time", ["first", "second"])
 async def test_every_test_gets_an_empty_database(postgres_url: str, time: str) -> None:
-    """Runs twice; the second would stumble over the table of the first."""
+    """Runs twice; the second run would fail at the table of the first."""
     connection = await asyncpg.connect(postgres_url)
     await connection.execute("CREATE TABLE litter (id int)")
     await connection.close()
@@ -79,7 +79,7 @@ CONTENT = """
 
 @pytest.fixture(scope="module")
 def furnished(postgres_server: PostgresServer) -> str:
-    """A template with rows, a sequence that was used, and a table with a partition."""
+    """A template with rows, a used sequence, and a table with a partition."""
 
     def prepare(url: str) -> None:
         postgres_server.execute(FURNISHED, database=url.partition("@/")[2].partition("?")[0])
@@ -88,7 +88,7 @@ def furnished(postgres_server: PostgresServer) -> str:
 
 
 def oid_of(server: PostgresServer, database: str) -> str:
-    """What a database keeps under any name."""
+    """Return the oid of a database, which a rename keeps."""
     return server.execute("SELECT oid FROM pg_database WHERE datname = current_database()", database=database)
 
 
@@ -174,8 +174,8 @@ def test_a_database_that_was_changed_is_not_lent_again(
     assert postgres_server.execute(f"SELECT count(*) FROM pg_database WHERE oid = {oid}") == "0"
 
 
-async def test_sessions_end_when_a_database_goes_back(postgres_server: PostgresServer, furnished: str) -> None:
-    """One is in a transaction, with rows, locks and a change of the schema that nobody will ever see."""
+async def test_sessions_end_when_a_database_is_returned(postgres_server: PostgresServer, furnished: str) -> None:
+    """One is in a transaction, with rows, locks and an uncommitted change of the schema."""
     with postgres_server.lent_database(furnished) as first:
         oid = oid_of(postgres_server, first)
         url = postgres_server.url(first)
@@ -222,7 +222,7 @@ async def test_notifications_of_one_user_do_not_reach_the_next(postgres_server: 
         ("ALTER SYSTEM SET work_mem = 65", "ALTER SYSTEM RESET work_mem"),
     ],
 )
-def test_who_leaves_a_role_or_setting_of_the_server_is_told(
+def test_a_leftover_role_or_setting_is_an_error(
     postgres_server: PostgresServer, furnished: str, change: str, undo: str
 ) -> None:
     lent = postgres_server.lent_database(furnished)
@@ -235,12 +235,12 @@ def test_who_leaves_a_role_or_setting_of_the_server_is_told(
         lent.__exit__(None, None, None)
 
 
-def test_two_at_a_time_have_two_databases(postgres_server: PostgresServer, furnished: str) -> None:
+def test_two_concurrent_users_have_two_databases(postgres_server: PostgresServer, furnished: str) -> None:
     with postgres_server.lent_database(furnished) as first, postgres_server.lent_database(furnished) as second:
         assert oid_of(postgres_server, first) != oid_of(postgres_server, second)
 
 
-def test_a_database_goes_back_after_a_failure_too(postgres_server: PostgresServer, furnished: str) -> None:
+def test_a_database_is_returned_after_a_failure_too(postgres_server: PostgresServer, furnished: str) -> None:
     with suppress(ZeroDivisionError), postgres_server.lent_database(furnished) as first:
         oid = oid_of(postgres_server, first)
         raise ZeroDivisionError
@@ -256,7 +256,7 @@ def test_a_copy_of_something_else_than_a_template_is_dropped(postgres_server: Po
 
 @pytest.mark.processes
 def test_a_server_ends_with_its_owner_even_by_kill_9() -> None:
-    """The owner prints where its server lives, and is killed. Its guard clears everything away and ends as well."""
+    """The owner prints the directory of its server, and is killed. Its guard removes everything and ends as well."""
     program = (
         "import sys\n"
         "from tests.postgres import FORGETFUL, running_server\n"

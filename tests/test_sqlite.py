@@ -1,4 +1,4 @@
-"""SQLite stores of tests are copies of one that was migrated: nobody can tell, and nobody sees another's rows."""
+"""SQLite stores of tests are copies of a migrated one: equal, and independent of each other."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mainspring.protocol.clock import MachineClock
-from mainspring.store.migrations import migrations
+from mainspring.store.migrations import Migration, migrations
 from mainspring.store.sqlite import store as sqlite
 from mainspring.store.sqlite.store import SqliteStore, inline
 from tests.sqlite import really_migrate
@@ -16,18 +16,18 @@ from tests.store.builders import JOB, Leader, a_run
 
 
 def migrated() -> sqlite3.Connection:
-    """A database that the migrations themselves made."""
+    """A database made by the migrations themselves."""
     db = sqlite3.connect(":memory:", isolation_level=None)
     really_migrate(db, migrations("sqlite"))
     return db
 
 
 def content(db: sqlite3.Connection) -> list[str]:
-    """All of it, except when it was migrated."""
+    """All content, except the time of the migration."""
     return [line for line in db.iterdump() if not line.startswith('INSERT INTO "schema_migrations"')]
 
 
-async def test_a_copied_store_is_as_the_migrations_make_it(tmp_path: Path) -> None:
+async def test_a_copied_store_equals_a_migrated_one(tmp_path: Path) -> None:
     plain = migrated()
     for path in (":memory:", tmp_path / "store.db"):
         store = SqliteStore.open(path, clock=MachineClock(), run=inline)
@@ -42,8 +42,8 @@ async def test_a_copied_store_is_as_the_migrations_make_it(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("time", ["first", "second"])
-async def test_a_copy_shows_nothing_of_another(time: str) -> None:
-    """Runs twice, and each has two at once."""
+async def test_copies_are_independent(time: str) -> None:
+    """Runs twice, and each has two at a time."""
     one, two = (SqliteStore.open(":memory:", clock=MachineClock(), run=inline) for _ in range(2))
     await (await Leader.of(one)).adopt(a_run())
 
@@ -54,15 +54,21 @@ async def test_a_copy_shows_nothing_of_another(time: str) -> None:
         await store.close()
 
 
-def test_a_database_that_is_not_empty_or_of_an_older_release_is_really_migrated() -> None:
+def test_a_database_with_content_or_for_another_release_is_migrated() -> None:
     assert sqlite._migrate is not really_migrate
+    newest = migrations("sqlite")
+    added = Migration(version=len(newest) + 1, name="added", sql="CREATE TABLE added (id TEXT);", sha256="digest")
+    later = [*newest, added]
     older = sqlite3.connect(":memory:", isolation_level=None)
-    sqlite._migrate(older, migrations("sqlite")[:1])
-    assert older.execute("SELECT version FROM schema_migrations").fetchall() == [(1,)]
+    empty = sqlite3.connect(":memory:", isolation_level=None)
+    sqlite._migrate(older, newest)
     older.execute("INSERT INTO terms VALUES ('main', 1, 1, 0, 0, 'host')")
 
-    sqlite._migrate(older, migrations("sqlite"))
+    for db in (older, empty):
+        sqlite._migrate(db, later)
 
-    assert older.execute("SELECT count(*) FROM schema_migrations").fetchone() == (len(migrations("sqlite")),)
+        assert db.execute("SELECT count(*) FROM schema_migrations").fetchone() == (len(later),)
+        assert db.execute("SELECT count(*) FROM added").fetchone() == (0,)
     assert older.execute("SELECT holder FROM terms").fetchall() == [("host",)]
-    older.close()
+    for db in (older, empty):
+        db.close()

@@ -1,6 +1,6 @@
-"""Which event loop our processes run on, and tasks in it that end by themselves.
+"""The event loop of all processes, and tasks in it that end on their own.
 
-Tasks that are to run for as long as their owner does are supervised instead (`host/background.py`).
+Tasks that run as long as their owner are supervised instead (`host/background.py`).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ log = structlog.get_logger()
 _T = TypeVar("_T")
 
 _TASKS: set[asyncio.Task[Any]] = set()
-"""The loop itself keeps no task from being collected before its end."""
+"""References to running tasks: the event loop keeps only weak ones."""
 
 
 def fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop where there is one; the standard loop does the same, a little slower."""
+    """Return the factory of uvloop, if it is installed; None for the standard loop, which is a little slower."""
     try:
         from uvloop import new_event_loop
     except ImportError:
@@ -28,7 +28,7 @@ def fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def start_task(work: Coroutine[Any, Any, _T], name: str) -> asyncio.Task[_T]:
-    """Start a task that nobody has to wait for: if it fails, that is logged."""
+    """Start a task that need not be awaited: a failure is logged."""
     task = asyncio.create_task(work)
     _TASKS.add(task)
 

@@ -102,7 +102,7 @@ def test_a_server_does_not_start_with_channels_that_can_not_be_read(tmp_path: Pa
 
     assert refused.returncode == 2
     assert "alerts.yaml:5:5: channels[0].url: must be https://.. or http://.." in refused.stderr
-    assert "alerts.yaml:7:5: channels[0].secret: the server has no variable OPS_SECRET" in refused.stderr
-    assert "alerts.yaml:16:5: channels[2].url: the server has no variable CHAT_URL" in refused.stderr
+    assert "alerts.yaml:7:5: channels[0].secret: environment variable OPS_SECRET" in refused.stderr
+    assert "alerts.yaml:16:5: channels[2].url: environment variable CHAT_URL" in refused.stderr
     assert "Traceback" not in refused.stderr
     assert not (tmp_path / ".mainspring").exists()

@@ -192,7 +192,7 @@ async def test_our_own_directory_must_be_one_of_the_folder(
     put(tmp_path, "good", text())
     make(tmp_path / OWN_DIRECTORY, outside)
 
-    with pytest.raises(Refused, match=rf"{OWN_DIRECTORY} (is a symbolic link|can't be made a directory)"):
+    with pytest.raises(Refused, match=OWN_DIRECTORY):
         await PipelineScheduler(tmp_path, port=0, ai_invoker=str).start()
 
     assert _names(outside) == ["precious"]

@@ -1,1 +1,1 @@
-"""The loop, leases, intake, links, outbox and sweeps, on a SQLite in memory and a loop whose time is virtual."""
+"""The loop, leases, intake, links, outbox and maintenance, on an in-memory SQLite store and virtual time."""

@@ -1,4 +1,4 @@
-"""Tests of hosts run on virtual time: none of them waits, however long its story is."""
+"""Host tests run on virtual time: none of them waits for real."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.host.virtual import VirtualLoop
 def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Every coroutine of this package runs on a loop of virtual time."""
+    """Run every coroutine of this package on a loop with virtual time."""
     return {"virtual": VirtualLoop}
 
 
 @pytest_asyncio.fixture
 async def hall() -> AsyncIterator[Hall]:
-    """A store, and nobody who leads yet."""
+    """A store without a leader."""
     hall = Hall()
     yield hall
     await hall.close()

@@ -1,7 +1,7 @@
-"""A store, hosts and workers in one loop of virtual time.
+"""A store, hosts and workers in one loop with virtual time.
 
-`TroubledStore` is the real SQLite adapter in memory, whose commits can be made to take time, to fail, or to be carried
-out and have their answer lost. `Hand` is a worker played message by message; `PlayedWorker` plays one by itself.
+`TroubledStore` is the real SQLite adapter in memory; its commits can be delayed, made to fail, or executed with their
+answer lost. `Hand` is a worker driven message by message; `PlayedWorker` is a virtual worker.
 """
 
 from __future__ import annotations
@@ -57,21 +57,21 @@ _T = TypeVar("_T")
 
 
 async def at_once(lane: Lane, work: Callable[[], _T]) -> _T:
-    """Do the store's work here and now: there are no threads."""
+    """Run the store's work inline: there are no threads."""
     return work()
 
 
 class Trouble(StrEnum):
-    """What becomes of a call to the store."""
+    """A simulated failure of a call to the store."""
 
     GONE = "gone"
-    """It is not carried out."""
+    """It is not executed."""
     ANSWER_LOST = "answer lost"
-    """It is carried out, and nobody hears of it."""
+    """It is executed, but its answer is lost."""
 
 
 class Call(NamedTuple):
-    """A commit that was asked for: when, by whom, and what."""
+    """A recorded commit: time, term, number and batch."""
 
     at: float
     term: Term
@@ -80,17 +80,17 @@ class Call(NamedTuple):
 
 
 class TroubledStore(SqliteStore):
-    """The real store, with commits that can be told to fail."""
+    """The real store, with commits that can be slowed down or made to fail."""
 
     trouble: Callable[[Term, int, Batch], Trouble | None] = staticmethod(lambda term, number, batch: None)
     commit_seconds = 0.0
     read_seconds = 0.0
     reads_that_fail = 0
     calls: list[Call]
-    """Every commit that was asked for."""
+    """Every commit requested."""
 
     async def load(self, shard: str) -> ShardRows:
-        """All active work of a shard, after a while, and not every time."""
+        """Load a shard, with a delay and simulated failures."""
         await asyncio.sleep(self.read_seconds)
         if self.reads_that_fail > 0:
             self.reads_that_fail -= 1
@@ -98,14 +98,14 @@ class TroubledStore(SqliteStore):
         return await super().load(shard)
 
     async def waiting(self, shard: str, limit: int, after: str = "") -> list[Waiting]:
-        """Who has intake, not every time."""
+        """List tenants with intake, with simulated failures."""
         if self.reads_that_fail > 0:
             self.reads_that_fail -= 1
             raise Unavailable("the store is gone")
         return await super().waiting(shard, limit, after)
 
     async def settle_due(self, limit: int, decide: Decide) -> Settled:
-        """Settle what is due, not every time, and come back a while after it was written."""
+        """Evaluate due schedules, with simulated failures and a delay after the write."""
         if self.reads_that_fail > 0:
             self.reads_that_fail -= 1
             raise Unavailable("the store is gone")
@@ -114,7 +114,7 @@ class TroubledStore(SqliteStore):
         return settled
 
     async def commit(self, term: Term, number: int, batch: Batch) -> datetime:
-        """Make a batch true, unless there is trouble."""
+        """Commit a batch, with simulated failures."""
         self.calls.append(Call(self._clock.monotonic(), term, number, batch))
         if self.commit_seconds:
             await asyncio.sleep(self.commit_seconds)
@@ -128,7 +128,7 @@ class TroubledStore(SqliteStore):
 
 
 class Hand:
-    """A worker whose every word is the test's."""
+    """A worker that is driven message by message by the test."""
 
     def __init__(self, name: str, leader: Leader, session: str, holds: Sequence[str] = (), cores: int = 4) -> None:
         self.name = name
@@ -139,11 +139,11 @@ class Hand:
         )
 
     def say(self, *messages: FromWorker) -> None:
-        """Send some messages."""
+        """Send messages."""
         self._leader.receive(self.link, messages)
 
     async def hear(self, kind: type[_M], *, within: float = 5.0) -> _M:
-        """The next message of a kind; what comes before it is kept in `heard`."""
+        """Wait for the next message of a kind; earlier messages are kept in `received`."""
         for place, message in enumerate(self.received):
             if isinstance(message, kind):
                 return self.received.pop(place)  # type: ignore[return-value]
@@ -158,13 +158,13 @@ class Hand:
                         return message
 
     async def welcome(self) -> Hand:
-        """Wait until the session is open and results may be sent."""
+        """Wait until the session is open and has credit."""
         await self.hear(Welcome)
         await self.hear(Credit)
         return self
 
     async def next_task(self) -> Assignment:
-        """The next assignment, received and started."""
+        """Receive and start the next assignment."""
         assign = await self.hear(Assign)
         self.say(Received(tuple(one.attempt for one in assign.group)), Started(assign.group[0].attempt))
         return assign.group[0]
@@ -182,7 +182,7 @@ class Hand:
 
 
 class Hall:
-    """All that a test of hosts needs."""
+    """Hosts, workers and a store for host tests."""
 
     def __init__(self) -> None:
         self.clock = VirtualClock()
@@ -199,7 +199,7 @@ class Hall:
     # hosts
 
     async def start(self, name: str = "h1", lease: float = 5.0) -> Host:
-        """A host takes part."""
+        """Start a host."""
         await self.store.ensure_shard(SHARD)
         host = Host(self.store, self.clock, name, lambda: next(self._nonces), timedelta(seconds=lease))
         self.hosts[name] = host
@@ -207,7 +207,7 @@ class Hall:
         return host
 
     async def leader(self, name: str = "h1", within: float = 10.0) -> Leader:
-        """The leader of the shard, once this host leads it."""
+        """Wait until this host leads the shard; return the leader."""
         host = self.hosts[name]
         await self.until(lambda: SHARD in host.leaders, within=within)
         return host.leaders[SHARD]
@@ -218,16 +218,16 @@ class Hall:
         return await self.leader(name)
 
     def kill(self, name: str) -> None:
-        """A host dies: nothing of it runs any more, and nothing is handed over."""
+        """Kill a host: nothing is handed over."""
         self._running.pop(name).cancel()
 
     async def stop(self, name: str) -> None:
-        """A host stops cleanly."""
+        """Stop a host cleanly."""
         self.hosts[name].stop()
         await self._running.pop(name)
 
     async def close(self) -> None:
-        """Everything ends."""
+        """Stop everything."""
         for task in [*self._playing, *self._running.values()]:
             task.cancel()
         await asyncio.gather(*self._playing, *self._running.values(), return_exceptions=True)
@@ -237,10 +237,10 @@ class Hall:
     # time
 
     async def until(self, condition: Callable[[], bool], *, within: float = 10.0) -> float:
-        """Let time pass until something is so; returns how long that took."""
+        """Let time pass until a condition holds; return the seconds."""
         began = self.clock.monotonic()
         while not condition():
-            assert self.clock.monotonic() < began + within, "it did not happen in time"
+            assert self.clock.monotonic() < began + within, "timed out"
             await asyncio.sleep(STEP_SECONDS)
         return self.clock.monotonic() - began
 
@@ -254,7 +254,7 @@ class Hall:
         self, spec: JobSpec, *, runs: int = 1, tenant: str = "acme", priority: Priority = Priority.P1,
         watched: bool = False, start_in: float = 0.0, shard: str = SHARD,
     ) -> list[str]:  # fmt: skip
-        """Make runs of a job, and return their ids."""
+        """Submit runs of a job, and return their ids."""
         definition = msgspec.json.encode(spec).decode()
         return await self.submit_definition(
             definition, runs=runs, tenant=tenant, priority=priority, watched=watched, tasks=len(spec.tasks),
@@ -265,7 +265,7 @@ class Hall:
         self, definition: str, *, runs: int = 1, tenant: str = "acme", priority: Priority = Priority.P1,
         watched: bool = False, tasks: int = 1, start_in: float = 0.0, shard: str = SHARD,
     ) -> list[str]:  # fmt: skip
-        """The same, with a definition as it is stored, which may be a bad one."""
+        """The same with a stored definition, which may be invalid."""
         now = self.clock.wall()
         job_id = new_id("job", now, self._random)
         job = await self.store.insert_job(
@@ -282,29 +282,29 @@ class Hall:
         return await self.store.insert_runs(rows)
 
     async def run(self, run_id: str) -> Run:
-        """A run's row."""
+        """Return the row of a run."""
         run = await self.store.run(run_id)
         assert run is not None
         return run
 
     async def tasks(self, run_id: str) -> list[Task]:
-        """The rows of a run's tasks."""
+        """Return the rows of a run's tasks."""
         return await self.store.tasks(run_id)
 
     async def ended(self, run_id: str, within: float = 10.0) -> RunState:
-        """The state of a run, once it is over."""
+        """Wait for the end of a run; return its state."""
         query = f"SELECT 1 FROM runs WHERE id = '{run_id}' AND ended_at IS NOT NULL"
         await self.until(lambda: bool(self.rows(query)), within=within)
         return (await self.run(run_id)).state
 
     def rows(self, statement: str) -> list[tuple[object, ...]]:
-        """What a SELECT finds."""
+        """Return the rows of a SELECT."""
         return list(self.store._reader.execute(statement))
 
-    # workers and people
+    # workers and actions
 
     def play(self, host: str = "h1", name: str = "w1", cores: int = 4) -> PlayedWorker:
-        """A worker that does by itself whatever it is sent, for whoever leads on this host."""
+        """Start a virtual worker that executes its assignments, for the leader on this host."""
         worker = PlayedWorker(name, Offer(cores * 1000, cores << 30), self.clock)
         self._playing.append(asyncio.create_task(self._serve(worker, host)))
         return worker
@@ -317,5 +317,5 @@ class Hall:
                 await asyncio.sleep(0.1)
 
     async def ask(self, kind: type[Act], run_id: str, host: str = "h1", **fields: Any) -> Answered:
-        """Have an act carried out."""
+        """Execute an action."""
         return await self.hosts[host].leaders[SHARD].ask(kind(run_id=run_id, by="ann", **fields))

@@ -1,4 +1,4 @@
-"""What people ask through a leader, and how it is answered."""
+"""Actions of people through a leader, and their results."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from tests.shard.jobs import chain, job, task
 S = TaskState
 
 
-async def test_an_act_that_is_carried_out_is_answered_done(hall: Hall) -> None:
-    """And repeated, already (STA-2)."""
+async def test_an_executed_action_is_done(hall: Hall) -> None:
+    """Its repetition is "already done" (STA-2)."""
     await hall.lead()
     (run,) = await hall.submit(job(task("a")))
 
@@ -39,8 +39,8 @@ async def test_an_act_that_is_carried_out_is_answered_done(hall: Hall) -> None:
     assert (await hall.ask(ResumeRun, run)).reply is Reply.DONE
 
 
-async def test_an_act_on_nothing_is_answered_not_found(hall: Hall) -> None:
-    """The rows have been asked."""
+async def test_an_action_on_an_unknown_run_is_not_found(hall: Hall) -> None:
+    """The rows were looked up."""
     await hall.lead()
 
     answer = await hall.ask(CancelRun, "run_none")
@@ -49,7 +49,7 @@ async def test_an_act_on_nothing_is_answered_not_found(hall: Hall) -> None:
     assert "run_none" in answer.detail
 
 
-async def test_an_act_that_can_not_be_is_answered_refused(hall: Hall) -> None:
+async def test_an_impossible_action_is_refused(hall: Hall) -> None:
     """With the reason."""
     await hall.lead()
     (run,) = await hall.submit(job(task("a")))
@@ -61,8 +61,8 @@ async def test_an_act_that_can_not_be_is_answered_refused(hall: Hall) -> None:
     assert answer.detail
 
 
-async def test_a_run_of_another_shard_is_not_found_here(hall: Hall) -> None:
-    """Its own leader answers for it."""
+async def test_a_run_of_another_shard_is_not_found(hall: Hall) -> None:
+    """Its own leader handles it."""
     await hall.store.ensure_shard("another")
     await hall.lead()
     (run,) = await hall.submit(job(task("a")))
@@ -71,8 +71,8 @@ async def test_a_run_of_another_shard_is_not_found_here(hall: Hall) -> None:
     assert (await hall.ask(CancelRun, run)).reply is Reply.NOT_FOUND
 
 
-async def test_a_finished_run_comes_back_for_a_retry(hall: Hall) -> None:
-    """STA-1: from the rows."""
+async def test_a_finished_run_is_reloaded_for_a_retry(hall: Hall) -> None:
+    """STA-1: from its rows."""
     leader = await hall.lead()
     hand = await Hand("w1", leader, "s1").welcome()
     (run,) = await hall.submit(chain("a", max_attempts=1))
@@ -87,7 +87,7 @@ async def test_a_finished_run_comes_back_for_a_retry(hall: Hall) -> None:
 
 
 async def test_a_cancelled_task_is_stopped_by_its_worker(hall: Hall) -> None:
-    """STA-8, from the person to the worker and back."""
+    """STA-8: from the action to the worker and back."""
     leader = await hall.lead()
     hand = await Hand("w1", leader, "s1").welcome()
     (run,) = await hall.submit(job(task("a")))
@@ -102,8 +102,8 @@ async def test_a_cancelled_task_is_stopped_by_its_worker(hall: Hall) -> None:
     assert await hall.ended(run) is RunState.CANCELLED
 
 
-async def test_acts_that_come_together_are_each_answered(hall: Hall) -> None:
-    """Of ten who cancel, one is told that it is done."""
+async def test_concurrent_actions_are_each_answered(hall: Hall) -> None:
+    """Of ten cancellations one is "done"."""
     await hall.lead()
     (run,) = await hall.submit(job(task("a")))
 
@@ -112,8 +112,8 @@ async def test_acts_that_come_together_are_each_answered(hall: Hall) -> None:
     assert sorted(answer.reply for answer in answers) == [Reply.ALREADY] * 9 + [Reply.DONE]
 
 
-async def test_who_waits_is_told_when_the_term_ends(hall: Hall) -> None:
-    """Whether it was carried out can't be known here; the caller asks the next leader."""
+async def test_pending_actions_fail_when_the_term_ends(hall: Hall) -> None:
+    """Their outcome is unknown here; the caller asks the next leader."""
     await hall.lead()
     (run,) = await hall.submit(job(task("a")))
     hall.store.trouble = lambda term, number, batch: Trouble.GONE
@@ -124,8 +124,8 @@ async def test_who_waits_is_told_when_the_term_ends(hall: Hall) -> None:
     assert SHARD not in hall.hosts["h1"].leaders
 
 
-async def test_who_waits_is_told_when_the_leader_stops(hall: Hall) -> None:
-    """A clean stop leaves nobody waiting either."""
+async def test_pending_actions_fail_when_the_leader_stops(hall: Hall) -> None:
+    """After a clean stop no caller is left waiting either."""
     await hall.lead()
     (run,) = await hall.submit(job(task("a")))
     await hall.until(lambda: hall.rows("SELECT count(*) FROM tasks") == [(1,)])
@@ -140,8 +140,8 @@ async def test_who_waits_is_told_when_the_leader_stops(hall: Hall) -> None:
         assert isinstance(one, NotLeading) or (isinstance(one, Answered) and one.reply is Reply.DONE)
 
 
-async def test_a_caller_is_pushed_back_when_the_inbox_is_full(hall: Hall) -> None:
-    """HA-3: at once, and the workers' words still flow."""
+async def test_an_action_is_rejected_when_the_inbox_is_full(hall: Hall) -> None:
+    """HA-3: at once, while messages of workers are still taken."""
     leader = await hall.lead()
     hall.store.trouble = lambda term, number, batch: Trouble.GONE
     await hall.wait(1.5)
@@ -154,8 +154,8 @@ async def test_a_caller_is_pushed_back_when_the_inbox_is_full(hall: Hall) -> Non
     leader.inbox.put(WorkerBeat(worker="w1", session="s"))
 
 
-async def test_an_answer_that_nobody_waits_for_any_more_is_dropped(hall: Hall) -> None:
-    """The caller gave up; the act is carried out all the same."""
+async def test_a_reply_without_a_waiting_caller_is_dropped(hall: Hall) -> None:
+    """The caller gave up; the action is executed all the same."""
     await hall.lead()
     (run,) = await hall.submit(job(task("a")))
     await hall.until(lambda: hall.rows("SELECT count(*) FROM tasks") == [(1,)])
@@ -168,12 +168,12 @@ async def test_an_answer_that_nobody_waits_for_any_more_is_dropped(hall: Hall) -
 
 
 def entry(number: int) -> AuditEntry:
-    """What a request says of itself."""
+    """The audit entry of a request."""
     return AuditEntry(id=f"req_{number}", tenant="acme", actor="ann", source="::1", act="act", object="it")
 
 
-async def test_what_is_carried_out_is_in_the_audit_log_once_and_what_is_refused_is_not(hall: Hall) -> None:
-    """I-73: also if the run had to be looked up, and if the answer of the store was lost."""
+async def test_executed_actions_are_audited_once_and_refused_ones_are_not(hall: Hall) -> None:
+    """I-73: also after a row lookup, and after a lost answer of the store."""
     await hall.lead()
     (run,) = await hall.submit(job(task("a")), start_in=1_000.0)
     losses = [Trouble.ANSWER_LOST]

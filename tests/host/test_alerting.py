@@ -1,4 +1,4 @@
-"""Alerts: an episode is told once to each channel that wants it, and so is its end; no channel waits for another."""
+"""Alerts: each subscribed channel gets the start and the end of an episode once; no channel delays another."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.host.hall import SHARD, Hall
 
 
 class Recorder:
-    """A channel that keeps what it was given, or fails as often as it is told to, or does not come back."""
+    """A channel that records notices, and can be made to fail or hang."""
 
     def __init__(self, name: str, wish: Wish | None = None) -> None:
         self.name = name
@@ -34,7 +34,7 @@ class Recorder:
         self.most_at_once = 0
 
     async def send(self, delivery: str, notice: Notice) -> None:
-        """Take it, or raise."""
+        """Record a notice, or raise."""
         self.tries.append(asyncio.get_running_loop().time())
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
@@ -46,12 +46,12 @@ class Recorder:
             self.at_once -= 1
         if self.failing > 0:
             self.failing -= 1
-            raise Unavailable("nobody there")
+            raise Unavailable("not reachable")
         self.got.append((delivery, notice))
 
     @property
     def states(self) -> list[str]:
-        """What it was told, in order."""
+        """The states received, in order."""
         return [notice.state for _, notice in self.got]
 
 
@@ -61,7 +61,7 @@ _numbers = count(1)
 def alert(
     hall: Hall, key: str = "quarantined:task_1", *, over: bool = False, severity: Severity = Severity.HIGH, **more: str
 ) -> Outgoing:
-    """A row as a producer writes it."""
+    """An outbox row of an alert."""
     told = Alert(
         kind=AlertKind.QUARANTINED,
         key=key,
@@ -76,7 +76,7 @@ def alert(
 
 
 async def write(hall: Hall, *rows: Outgoing) -> None:
-    """Rows reach the outbox, as with a batch."""
+    """Write rows to the outbox, like a batch."""
     await hall.store.ensure_shard(SHARD)
     term = await hall.store.campaign(SHARD, "writer", 77, timedelta(days=1))
     assert term is not None
@@ -84,7 +84,7 @@ async def write(hall: Hall, *rows: Outgoing) -> None:
 
 
 async def deliver(hall: Hall, *channels: Recorder, seconds: float = 5.0) -> None:
-    """A server with these channels runs for a while."""
+    """Run a server with these channels for a while."""
     alerting = Alerting(hall.store, channels, "http://here.test")
     delivery = OutboxDelivery(hall.store, hall.clock, "h1", alerting.receivers(), aside={NOTIFY_KIND})
     running = asyncio.create_task(delivery.run())
@@ -94,12 +94,12 @@ async def deliver(hall: Hall, *channels: Recorder, seconds: float = 5.0) -> None
 
 
 async def episodes(hall: Hall) -> list[AlertRow]:
-    """All of them, the latest first."""
+    """All episodes, latest first."""
     return await hall.store.list_alerts(None, None, "", 100)
 
 
-async def test_an_episode_is_told_once_and_so_is_its_end(hall: Hall) -> None:
-    """However often it is raised between."""
+async def test_start_and_end_of_an_episode_are_sent_once(hall: Hall) -> None:
+    """However often the alert is repeated in between."""
     ops = Recorder("ops")
     await write(hall, alert(hall), alert(hall), alert(hall, summary="load is held still"))
     await deliver(hall, ops)
@@ -114,8 +114,8 @@ async def test_an_episode_is_told_once_and_so_is_its_end(hall: Hall) -> None:
     assert episode.resolved_at is not None
 
 
-async def test_a_notice_says_all_that_is_known(hall: Hall) -> None:
-    """And leads to the run; both of an episode have its id."""
+async def test_a_notice_has_all_fields(hall: Hall) -> None:
+    """Both notices of an episode have its id and a link to the run."""
     ops = Recorder("ops")
     await write(hall, alert(hall), alert(hall), alert(hall, over=True))
     await deliver(hall, ops)
@@ -139,8 +139,8 @@ async def test_a_notice_says_all_that_is_known(hall: Hall) -> None:
     assert ended.resolved_at == episode.resolved_at
 
 
-async def test_the_next_episode_is_told_again(hall: Hall) -> None:
-    """It is another one."""
+async def test_the_next_episode_is_sent_again(hall: Hall) -> None:
+    """It has another id."""
     ops = Recorder("ops")
     await write(hall, alert(hall), alert(hall, over=True), alert(hall))
     await deliver(hall, ops, seconds=20.0)
@@ -149,8 +149,8 @@ async def test_the_next_episode_is_told_again(hall: Hall) -> None:
     assert len({notice.id for _, notice in ops.got}) == 2
 
 
-async def test_the_end_of_what_never_began_is_not_told(hall: Hall) -> None:
-    """Nobody would know what it is about."""
+async def test_an_end_without_an_episode_is_not_sent(hall: Hall) -> None:
+    """There is nothing to resolve."""
     ops = Recorder("ops")
     await write(hall, alert(hall, over=True))
     await deliver(hall, ops)
@@ -159,7 +159,7 @@ async def test_the_end_of_what_never_began_is_not_told(hall: Hall) -> None:
     assert await episodes(hall) == []
 
 
-async def test_each_channel_gets_what_it_wants(hall: Hall) -> None:
+async def test_each_channel_gets_what_it_subscribes_to(hall: Hall) -> None:
     """By tenant, severity and kind."""
     everything, acme, high, others = (
         Recorder("everything"),
@@ -178,8 +178,8 @@ async def test_each_channel_gets_what_it_wants(hall: Hall) -> None:
     assert [len(channel.got) for channel in (everything, acme, high, others)] == [3, 2, 2, 0]
 
 
-async def test_a_channel_that_fails_is_tried_again_and_holds_up_no_other(hall: Hall) -> None:
-    """With longer and longer pauses, until it takes it; the end comes behind the beginning."""
+async def test_a_failing_channel_is_retried_and_delays_no_other(hall: Hall) -> None:
+    """With exponential backoff; the end of an episode follows its start."""
     bad, good = Recorder("bad"), Recorder("good")
     bad.failing = 4
     await write(hall, alert(hall), alert(hall, over=True))
@@ -190,8 +190,8 @@ async def test_a_channel_that_fails_is_tried_again_and_holds_up_no_other(hall: H
     assert (bad.states, good.states) == (["firing", "resolved"], ["firing", "resolved"])
 
 
-async def test_a_channel_that_does_not_answer_holds_up_nobody(hall: Hall) -> None:
-    """Neither other channels nor other alerts; it is left after a while and tried again."""
+async def test_a_hanging_channel_delays_no_other(hall: Hall) -> None:
+    """Neither other channels nor other alerts; it times out and is retried."""
     bad, good = Recorder("bad"), Recorder("good")
     bad.hanging = True
     await write(hall, *(alert(hall, f"key{number}") for number in range(150)))
@@ -204,8 +204,8 @@ async def test_a_channel_that_does_not_answer_holds_up_nobody(hall: Hall) -> Non
     assert len(bad.got) == 150
 
 
-async def test_a_channel_is_not_stormed(hall: Hall) -> None:
-    """A hundred alerts at once."""
+async def test_concurrency_per_channel_is_limited(hall: Hall) -> None:
+    """With a hundred alerts at once."""
     ops = Recorder("ops")
     await write(hall, *(alert(hall, f"key{number}") for number in range(100)))
     await deliver(hall, ops)
@@ -214,7 +214,7 @@ async def test_a_channel_is_not_stormed(hall: Hall) -> None:
     assert ops.most_at_once == AT_ONCE
 
 
-async def test_another_server_goes_on_where_one_stopped(hall: Hall) -> None:
+async def test_another_server_continues_a_delivery(hall: Hall) -> None:
     """Between the episode and its notice, and between the notice and its mark."""
     ops = Recorder("ops")
     row = alert(hall)
@@ -228,8 +228,8 @@ async def test_another_server_goes_on_where_one_stopped(hall: Hall) -> None:
     assert episode.count == 1
 
 
-async def test_a_server_that_stops_while_it_sends_leaves_the_row_to_the_next(hall: Hall) -> None:
-    """With the same id, by which the receiver knows it."""
+async def test_a_server_that_stops_during_a_delivery_leaves_the_row_to_the_next(hall: Hall) -> None:
+    """With the same id, by which the receiver deduplicates it."""
     ops = Recorder("ops")
     ops.hanging = True
     await write(hall, alert(hall))
@@ -242,8 +242,8 @@ async def test_a_server_that_stops_while_it_sends_leaves_the_row_to_the_next(hal
     assert ops.states == ["firing"]
 
 
-async def test_what_is_for_a_channel_that_is_gone_is_dropped(hall: Hall) -> None:
-    """With a line in the log."""
+async def test_notices_of_a_deleted_channel_are_dropped(hall: Hall) -> None:
+    """With a log line."""
     old, new = Recorder("old"), Recorder("new")
     old.failing = 100
     await write(hall, alert(hall))
@@ -258,8 +258,8 @@ async def test_what_is_for_a_channel_that_is_gone_is_dropped(hall: Hall) -> None
 
 @pytest.mark.parametrize("kind", ["alert", NOTIFY_KIND])
 @pytest.mark.parametrize("payload", ['{"alert": "unexplained", "task": "task_1"}', "[]", "{"])
-async def test_what_can_not_be_read_is_logged_and_dropped(hall: Hall, kind: str, payload: str) -> None:
-    """It would not get better."""
+async def test_unreadable_rows_are_logged_and_dropped(hall: Hall, kind: str, payload: str) -> None:
+    """A retry would not help."""
     await write(hall, Outgoing(id="x", key="x", kind=kind, payload=payload, created_at=hall.clock.wall()))
     with capture_logs() as lines:
         await deliver(hall, Recorder("ops"))
@@ -268,7 +268,7 @@ async def test_what_can_not_be_read_is_logged_and_dropped(hall: Hall, kind: str,
     assert hall.rows("SELECT count(*) FROM outbox WHERE delivered_at IS NULL") == [(0,)]
 
 
-async def test_without_channels_an_episode_is_kept_and_logged(hall: Hall) -> None:
+async def test_without_channels_an_episode_is_recorded_and_logged(hall: Hall) -> None:
     """Once."""
     await write(hall, alert(hall), alert(hall))
     with capture_logs() as lines:
@@ -279,8 +279,8 @@ async def test_without_channels_an_episode_is_kept_and_logged(hall: Hall) -> Non
     assert [episode.count for episode in await episodes(hall)] == [2]
 
 
-async def test_why_a_delivery_failed_is_written_beside_it(hall: Hall) -> None:
-    """With the notice, so that whichever server tries it again needs nothing else."""
+async def test_the_error_of_a_delivery_is_recorded(hall: Hall) -> None:
+    """With the notice, so that any server can retry it."""
     await write(hall, alert(hall))
     ops = Recorder("ops")
     ops.failing = 100
@@ -288,4 +288,4 @@ async def test_why_a_delivery_failed_is_written_beside_it(hall: Hall) -> None:
 
     ((payload, fault),) = hall.rows("SELECT payload, fault FROM outbox WHERE kind = 'notify'")
     assert msgspec.json.decode(str(payload), type=Delivery).channel == "ops"
-    assert "nobody there" in str(fault)
+    assert "not reachable" in str(fault)

@@ -1,4 +1,4 @@
-"""Supervised background loops: each loop of a server is killed, and comes back."""
+"""Supervised background loops: each loop of a server is killed, and is restarted."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def _at_once(work: Callable[[], Any]) -> Any:
 
 
 class Server:
-    """A whole server on virtual time. It does not listen: requests are handed to it."""
+    """A whole server on virtual time. It does not listen: requests are passed to it directly."""
 
     def __init__(self, hall: Hall, directory: Path) -> None:
         self.hall = hall
@@ -58,7 +58,7 @@ class Server:
             self.engine.host, hall.store, hall.clock, address="http://127.0.0.1:1", cluster_secret="secret", pool=POOL,
             files=LogFiles(directory), open_locally=True,
         )  # fmt: skip
-        # On virtual time nobody waits for a thread.
+        # Virtual time does not wait for threads.
         self.front._logs._in_thread = _at_once  # type: ignore[method-assign]
         self.front.services.settings = self.engine.settings
         self.front.services.rules = self.engine.rules
@@ -67,7 +67,7 @@ class Server:
         self._waiting: list[asyncio.Task[Any]] = []
 
     async def start(self) -> None:
-        """Start everything: each loop has something to do."""
+        """Start the server, with work for each loop."""
         await self.hall.store.ensure_shard(POOL)
         (run,) = await self.hall.submit(job(task("a")), shard=POOL)
         await self._stack.enter_async_context(self.background.running(self.front.loops()))
@@ -87,19 +87,19 @@ class Server:
             continue
 
     async def _say_logs(self) -> None:
-        """Workers send pieces of logs all the time."""
+        """Send pieces of task logs all the time."""
         while True:
             self.front._logs._something.set()
             await self.hall.clock.sleep(1.0)
 
     async def get(self, path: str) -> httpx2.Response:
-        """Ask something."""
+        """Send a request."""
         transport = httpx2.ASGITransport(self.front.app, client=("127.0.0.1", 50_000))
         async with httpx2.AsyncClient(transport=transport, base_url="http://localhost:1") as caller:
             return await caller.get(path)
 
     async def numbers(self) -> dict[str, float]:
-        """What Prometheus gets."""
+        """Return the metrics."""
         text = self.front.services.metrics.text().decode()
         return {
             name: float(value)
@@ -116,21 +116,21 @@ class Server:
 
 @pytest_asyncio.fixture
 async def server(hall: Hall, tmp_path: Path) -> AsyncIterator[Server]:
-    """A server that has not been started."""
+    """A server that is not started."""
     server = Server(hall, tmp_path / "logs")
     yield server
     await server.stop()
 
 
 class Port:
-    """Something that a loop calls each time, and that fails for the first times."""
+    """A function that a loop calls in each pass, and that fails the first times."""
 
     def __init__(self, real: Callable[..., Any], times: int, error: Exception) -> None:
         self._real = real
         self._left = times
         self._error = error
         self.served = 0
-        """Calls that went well."""
+        """Successful calls."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call it."""
@@ -142,12 +142,12 @@ class Port:
 
 
 class Kill(NamedTuple):
-    """How a loop is killed: by this port. An error of a row, unless the loop takes those one by one."""
+    """How to make a loop fail: a failing port. With an error of a row, unless the loop isolates those."""
 
     port: Callable[[Server], tuple[Any, str]]
     error: Exception = Broken("a stored row can't be read")
     is_early: bool = True
-    """The port fails from the start on."""
+    """Whether the port fails from the start."""
 
 
 def _store(name: str) -> Callable[[Server], tuple[Any, str]]:
@@ -176,7 +176,7 @@ KILLS: dict[str, Kill] = {
 
 
 def failures_in(logs: Sequence[Any]) -> list[dict[str, Any]]:
-    """The failures of loops that were logged."""
+    """Return the logged failures of loops."""
     return [dict(entry) for entry in logs if entry["event"] == "background.failed"]
 
 
@@ -184,14 +184,14 @@ async def fail() -> None:
     raise Broken("a stored row can't be read")
 
 
-async def test_every_loop_of_a_server_is_killed_here(server: Server) -> None:
-    """Whoever adds a loop adds how it is killed."""
+async def test_every_loop_has_a_failure_case(server: Server) -> None:
+    """A new loop needs one."""
     await server.start()
     assert set(server.background.failures) == set(KILLS)
 
 
 @pytest.mark.parametrize("name", KILLS)
-async def test_a_loop_that_is_killed_comes_back(server: Server, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_killed_loop_is_restarted(server: Server, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is logged, counted and restarted; while it keeps failing the server is not ready."""
     kill = KILLS[name]
 
@@ -227,8 +227,8 @@ async def test_a_loop_that_is_killed_comes_back(server: Server, name: str, monke
         assert numbers[f'mainspring_background_failing{{loop="{loop}"}}'] == 0
 
 
-async def test_a_fire_that_can_not_be_read_stops_nothing(server: Server) -> None:
-    """One row of `fires` with a state of a later release ended the sweeper, after every restart again."""
+async def test_an_unreadable_fire_stops_no_loop(server: Server) -> None:
+    """One row of `fires` with a state of a later release used to end the sweeper after each restart."""
     hall = server.hall
     await hall.store.ensure_shard(POOL)
     recent, old = await hall.submit(job(task("a")), runs=2, shard=POOL)
@@ -253,8 +253,8 @@ async def test_a_fire_that_can_not_be_read_stops_nothing(server: Server) -> None
     assert (await server.get("/readyz")).status_code == 200
 
 
-async def test_a_limit_that_can_not_be_read_keeps_no_other_from_being_granted(hall: Hall) -> None:
-    """What is wanted of it is asked for again, until it can be read."""
+async def test_an_unreadable_limit_does_not_block_others(hall: Hall) -> None:
+    """Its request is repeated until the row is readable."""
     await hall.store.ensure_shard("a")
     term = await hall.store.campaign("a", "h1", 7, timedelta(days=1))
     assert term is not None
@@ -282,7 +282,7 @@ async def test_a_limit_that_can_not_be_read_keeps_no_other_from_being_granted(ha
     keeping.cancel()
 
 
-async def test_a_step_of_a_sweep_that_fails_stops_no_other(hall: Hall) -> None:
+async def test_a_failing_step_of_a_sweep_stops_no_other(hall: Hall) -> None:
     pruned: list[str] = []
 
     async def prune(what: str, age: timedelta) -> Pruned:
@@ -296,11 +296,11 @@ async def test_a_step_of_a_sweep_that_fails_stops_no_other(hall: Hall) -> None:
     with pytest.raises(ExceptionGroup):
         await sweeper.sweep()
     assert pruned == list(USUAL_RETENTION.ages())
-    await sweeper.sweep()  # the next pass has less to do, and does not begin anew
+    await sweeper.sweep()  # the next pass has less to do, and does not start over
 
 
-async def test_what_breaks_a_delivery_aside_is_a_failure_of_the_loop(hall: Hall) -> None:
-    """It runs in a task of its own, which nobody waits for."""
+async def test_an_error_of_a_concurrent_delivery_is_a_failure_of_the_loop(hall: Hall) -> None:
+    """It runs in a separate task that is not awaited."""
     background = BackgroundLoops(hall.clock)
     row = an_outgoing(kind="slow", created_at=hall.clock.wall())
     write_outbox(hall.store._writer, [row])
@@ -324,7 +324,7 @@ async def test_what_breaks_a_delivery_aside_is_a_failure_of_the_loop(hall: Hall)
     assert background.failures == {"outbox": 1}
 
 
-async def test_a_task_that_nobody_waits_for_is_logged_if_it_fails(hall: Hall) -> None:
+async def test_a_failure_of_a_task_that_is_not_awaited_is_logged(hall: Hall) -> None:
     with capture_logs() as logs:
         started = [start_task(fail(), "fails"), start_task(hall.clock.sleep(1_000.0), "cancelled")]
         await hall.wait(0.1)

@@ -1,4 +1,4 @@
-"""What waits for a shard's next turn: two lanes, bounded for callers, beats merged."""
+"""The inbox of a shard: two lanes, bounded for callers, heartbeats merged."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests.host.virtual import VirtualClock
 
 
 def ordinary(n: int) -> Event:
-    """Something a worker said."""
+    """A message of a worker."""
     return AttemptStarted(worker="w1", session="s", attempt=f"att_{n}")
 
 
 def act(n: int) -> CancelRun:
-    """Something a person wants."""
+    """An action of a person."""
     return CancelRun(run_id=f"run_{n}", by="ann")
 
 
@@ -35,8 +35,8 @@ async def test_the_urgent_lane_is_emptied_first() -> None:
     assert await inbox.next(wait=0, max_events=4) == [ordinary(2), ordinary(3), ordinary(4)]
 
 
-async def test_what_is_in_a_lane_keeps_its_order() -> None:
-    """A worker's reports are taken as they came."""
+async def test_a_lane_keeps_its_order() -> None:
+    """Reports of a worker are taken in order."""
     inbox = Inbox(100)
     for n in range(50):
         inbox.put(ordinary(n))
@@ -46,8 +46,8 @@ async def test_what_is_in_a_lane_keeps_its_order() -> None:
     assert taken == [ordinary(n) for n in range(50)]
 
 
-async def test_beats_of_one_worker_that_wait_together_are_one() -> None:
-    """They can't pile up."""
+async def test_queued_heartbeats_of_one_worker_are_merged() -> None:
+    """They don't pile up."""
     inbox = Inbox(100)
     for n in range(10):
         inbox.put(WorkerBeat(worker=f"w{n % 2}", session="s"))
@@ -56,8 +56,8 @@ async def test_beats_of_one_worker_that_wait_together_are_one() -> None:
     assert len(await inbox.next(wait=0, max_events=1)) == 2
 
 
-async def test_what_beats_tell_is_not_lost_when_they_become_one() -> None:
-    """LIV-2: a beat tells only of what has moved since the one before; that of an older session tells nothing."""
+async def test_merged_heartbeats_keep_the_progress() -> None:
+    """LIV-2: a heartbeat has only the progress since the previous one; those of an older session don't count."""
     inbox = Inbox(100)
     for session, progress in (
         ("old", (Progress("c", 9.0),)),
@@ -72,8 +72,8 @@ async def test_what_beats_tell_is_not_lost_when_they_become_one() -> None:
     assert beat == WorkerBeat(worker="w1", session="s", progress=(Progress("a", 2.0), Progress("b", 1.0)))
 
 
-async def test_a_caller_is_pushed_back_when_too_much_waits() -> None:
-    """HA-3: and nothing of the request was taken."""
+async def test_a_caller_is_rejected_when_the_inbox_is_full() -> None:
+    """HA-3: and nothing of the request is queued."""
     inbox = Inbox(3)
     for n in range(3):
         inbox.put(ordinary(n))
@@ -84,8 +84,8 @@ async def test_a_caller_is_pushed_back_when_too_much_waits() -> None:
     assert len(inbox) == 3
 
 
-async def test_what_workers_say_is_taken_although_it_is_full() -> None:
-    """Beats, returns and results that had credit always flow."""
+async def test_messages_of_workers_are_taken_when_it_is_full() -> None:
+    """Heartbeats, returned attempts and results with credit are always taken."""
     inbox = Inbox(1)
     inbox.put(ordinary(0))
     inbox.put(ordinary(1))
@@ -94,8 +94,8 @@ async def test_what_workers_say_is_taken_although_it_is_full() -> None:
     assert len(inbox) == 3
 
 
-async def test_a_caller_is_let_in_again_once_there_is_room() -> None:
-    """Pushing back ends by itself."""
+async def test_a_caller_is_admitted_again_when_there_is_capacity() -> None:
+    """The rejection ends with the backlog."""
     inbox = Inbox(1)
     inbox.put(ordinary(0))
     await inbox.next(wait=0, max_events=10)
@@ -105,7 +105,7 @@ async def test_a_caller_is_let_in_again_once_there_is_room() -> None:
     assert await inbox.next(wait=0, max_events=10) == [act(1)]
 
 
-async def test_a_wait_ends_when_something_comes() -> None:
+async def test_a_wait_ends_with_the_next_event() -> None:
     """And not later."""
     inbox, clock = Inbox(10), VirtualClock()
     asyncio.get_running_loop().call_later(0.3, inbox.put, ordinary(0))
@@ -114,7 +114,7 @@ async def test_a_wait_ends_when_something_comes() -> None:
     assert clock.monotonic() == pytest.approx(0.3, abs=0.001)
 
 
-async def test_a_wait_ends_with_nothing_when_its_time_is_up() -> None:
+async def test_a_wait_without_events_times_out() -> None:
     """The lease has to be renewed."""
     inbox, clock = Inbox(10), VirtualClock()
 
@@ -122,8 +122,8 @@ async def test_a_wait_ends_with_nothing_when_its_time_is_up() -> None:
     assert clock.monotonic() == pytest.approx(1.0, abs=0.001)
 
 
-async def test_a_wait_can_be_ended_from_outside() -> None:
-    """`wake` is for a stop."""
+async def test_wake_ends_a_wait() -> None:
+    """For a stop."""
     inbox, clock = Inbox(10), VirtualClock()
     asyncio.get_running_loop().call_later(0.2, inbox.wake)
 

@@ -1,4 +1,4 @@
-"""From the store into the shard: each run once, P0 first, and no more than there is room for."""
+"""Intake: each run is handed over once, P0 first, as far as there is capacity."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ P0, P1, P2 = Priority
 
 
 async def test_a_run_is_never_handed_over_twice_though_reads_overlap_commits(hall: Hall) -> None:
-    """Two thousand runs through a slow store: reads go on while their adoption is being written."""
+    """Two thousand runs with a slow store: reads continue while adoptions are being written."""
     leader = await hall.lead()
     handed: Counter[str] = Counter()
     put = leader.inbox.put
@@ -39,8 +39,8 @@ async def test_a_run_is_never_handed_over_twice_though_reads_overlap_commits(hal
     assert len(handed) == 2_000
 
 
-async def test_a_run_is_taken_up_at_once_and_not_at_the_next_look(hall: Hall) -> None:
-    """The store hints at new work."""
+async def test_a_run_is_adopted_at_once_and_not_at_the_next_poll(hall: Hall) -> None:
+    """The store announces new work."""
     await hall.lead()
     await hall.wait(5.0)
     await hall.submit(job(task("a")))
@@ -48,7 +48,7 @@ async def test_a_run_is_taken_up_at_once_and_not_at_the_next_look(hall: Hall) ->
     assert await hall.until(lambda: hall.rows("SELECT count(*) FROM tasks") == [(1,)]) < 0.1
 
 
-async def test_a_run_whose_hint_was_lost_is_taken_up_within_a_second(hall: Hall) -> None:
+async def test_a_run_whose_announcement_was_lost_is_adopted_within_a_second(hall: Hall) -> None:
     """A hint may get lost."""
     await hall.lead()
     await hall.wait(5.0)
@@ -59,7 +59,7 @@ async def test_a_run_whose_hint_was_lost_is_taken_up_within_a_second(hall: Hall)
 
 
 async def test_a_run_waits_for_its_start_time(hall: Hall) -> None:
-    """In intake from then on."""
+    """It is in intake from the start time on."""
     await hall.lead()
     (run,) = await hall.submit(job(task("a")), start_in=30.0)
     await hall.wait(29.0)
@@ -70,7 +70,7 @@ async def test_a_run_waits_for_its_start_time(hall: Hall) -> None:
 
 
 async def test_a_p0_overtakes_a_backlog(hall: Hall) -> None:
-    """It is adopted although thousands came before it and most of them still wait."""
+    """It is adopted although thousands of earlier runs still wait."""
     await hall.lead()
     hall.store.commit_seconds = 0.05
     await hall.submit(wide(50), runs=1_000, tenant="flood", priority=P2)
@@ -103,8 +103,8 @@ async def test_an_unreadable_definition_holds_its_run_only(hall: Hall, definitio
     assert hall.rows("SELECT kind, subject FROM rejected_events") == [("RunUnreadable", bad)]
 
 
-async def test_a_run_whose_definition_can_not_be_read_can_be_cancelled_and_nothing_else(hall: Hall) -> None:
-    """It has no tasks, and never will; whoever waits for its end hears of it."""
+async def test_a_run_with_an_unreadable_definition_can_only_be_cancelled(hall: Hall) -> None:
+    """It has no tasks; its end is reported."""
     leader = await hall.lead()
     (bad,) = await hall.submit_definition("{", watched=True)
     await hall.until(lambda: bool(hall.rows("SELECT 1 FROM runs WHERE held IS NOT NULL")))
@@ -121,8 +121,8 @@ async def test_a_run_whose_definition_can_not_be_read_can_be_cancelled_and_nothi
     assert len(hall.rows("SELECT 1 FROM rejected_events")) == 1
 
 
-async def test_a_cancel_that_overtakes_an_unreadable_run_on_its_way_is_kept(hall: Hall) -> None:
-    """Intake had read it before, and hands it over as it was."""
+async def test_a_cancellation_of_an_unreadable_run_in_transit_is_kept(hall: Hall) -> None:
+    """Intake had read it before, and hands over the old row."""
     leader = await hall.lead()
     (bad,) = await hall.submit_definition("{")
     await hall.until(lambda: bool(hall.rows("SELECT 1 FROM runs WHERE held IS NOT NULL")))
@@ -135,8 +135,8 @@ async def test_a_cancel_that_overtakes_an_unreadable_run_on_its_way_is_kept(hall
     assert (await hall.run(bad)).state is RunState.CANCELLED
 
 
-async def test_a_submission_to_an_idle_server_is_given_to_a_worker_in_one_batch(hall: Hall) -> None:
-    """Adopted and placed at once: between the insert and the assignment there is one commit."""
+async def test_a_submission_to_an_idle_server_is_assigned_in_one_batch(hall: Hall) -> None:
+    """Adopted and placed together: one commit between the insert and the assignment."""
     leader = await hall.lead()
     hand = await Hand("w1", leader, "s1").welcome()
     await hall.wait(0.5)
@@ -155,7 +155,7 @@ async def test_a_submission_to_an_idle_server_is_given_to_a_worker_in_one_batch(
 
 
 async def test_a_definition_with_a_cycle_holds_its_run_only(hall: Hall) -> None:
-    """It should have been refused at admission; here it costs one run."""
+    """Admission should have rejected it; here it affects one run."""
     await hall.lead()
     hall.play()
     cyclic = msgspec.json.encode(job(task("a", "b"), task("b", "a"))).decode()
@@ -168,7 +168,7 @@ async def test_a_definition_with_a_cycle_holds_its_run_only(hall: Hall) -> None:
 
 
 async def test_a_missing_definition_holds_its_run_only(hall: Hall) -> None:
-    """Nobody knows the job."""
+    """The job does not exist."""
     await hall.lead()
     (bad,) = await hall.submit(chain("a"))
     hall.store._writer.execute("DELETE FROM jobs")
@@ -178,8 +178,8 @@ async def test_a_missing_definition_holds_its_run_only(hall: Hall) -> None:
     assert hall.rows("SELECT kind, subject FROM rejected_events") == [("RunUnreadable", bad)]
 
 
-async def test_an_adopted_run_whose_definition_can_not_be_read_any_more_is_held_by_a_new_leader(hall: Hall) -> None:
-    """Its rows are there, and nothing else of the shard is concerned."""
+async def test_a_new_leader_holds_an_adopted_run_with_an_unreadable_definition(hall: Hall) -> None:
+    """The rest of the shard is not affected."""
     await hall.lead("h1")
     (bad,) = await hall.submit(chain("a"))
     (good,) = await hall.submit(chain("b"))
@@ -195,8 +195,8 @@ async def test_an_adopted_run_whose_definition_can_not_be_read_any_more_is_held_
     assert (await hall.run(bad)).held is not None
 
 
-async def test_a_pause_that_overtakes_a_run_on_its_way_is_kept(hall: Hall) -> None:
-    """The run stands in a long inbox, behind others, as it was before the pause."""
+async def test_a_pause_of_a_run_in_transit_is_kept(hall: Hall) -> None:
+    """The run is in a long inbox, in the state before the pause."""
     leader = await hall.lead()
     hall.store.commit_seconds = 0.2
     ids = await hall.submit(wide(5), runs=800)
@@ -211,8 +211,8 @@ async def test_a_pause_that_overtakes_a_run_on_its_way_is_kept(hall: Hall) -> No
     assert (await hall.run(run)).state is RunState.PAUSED
 
 
-async def test_a_cancel_that_overtakes_a_run_on_its_way_is_kept(hall: Hall) -> None:
-    """It is adopted for the cancel, once."""
+async def test_a_cancellation_of_a_run_in_transit_is_kept(hall: Hall) -> None:
+    """It is adopted once, for the cancellation."""
     leader = await hall.lead()
     hall.store.commit_seconds = 0.2
     ids = await hall.submit(wide(5), runs=800)
@@ -227,7 +227,7 @@ async def test_a_cancel_that_overtakes_a_run_on_its_way_is_kept(hall: Hall) -> N
     assert hall.rows("SELECT count(*) FROM rejected_events") == [(0,)]
 
 
-async def test_intake_goes_on_after_the_store_was_gone(hall: Hall) -> None:
+async def test_intake_continues_after_a_store_outage(hall: Hall) -> None:
     """HA-4."""
     await hall.lead()
     hall.store.trouble = lambda term, number, batch: Trouble.GONE
@@ -238,10 +238,10 @@ async def test_intake_goes_on_after_the_store_was_gone(hall: Hall) -> None:
     await hall.until(lambda: hall.rows("SELECT count(*) FROM tasks") == [(1,)], within=3.0)
 
 
-async def test_a_row_that_nobody_can_read_does_not_stop_what_is_in_memory_and_costs_nothing_once_mended(
+async def test_an_unreadable_row_does_not_stop_active_runs_and_is_adopted_once_fixed(
     hall: Hall,
 ) -> None:
-    """It was written by hand, or by a release to come."""
+    """It was written manually, or by a later release."""
     await hall.lead()
     (first,) = await hall.submit(job(task("a")))
     await hall.until(lambda: hall.rows("SELECT count(*) FROM tasks") == [(1,)])

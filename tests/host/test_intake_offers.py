@@ -1,4 +1,4 @@
-"""A run that this process has made reaches the shard without being read, unless that would be unfair to others."""
+"""Runs submitted to this process reach the shard without a read, unless that would be unfair to others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ P0, P1, P2 = Priority
 
 
 class Reader(Plain):
-    """Has nothing left to read and knows the job; it is offered what the test makes."""
+    """An idle reader that knows the job; the test offers it runs."""
 
     def __init__(self, hall: Hall) -> None:
         super().__init__(hall)
@@ -40,24 +40,24 @@ class Reader(Plain):
         await self._hall.wait(2.0)
 
     def adopt(self, run: Run) -> None:
-        """The shard has adopted a run, and that is committed."""
+        """Commit the adoption of a run."""
         self._hall.store._writer.execute("UPDATE runs SET adopted_at = 1 WHERE id = ?", (run.id,))
         self.intake.settled([run])
 
     def make(self, name: str, **changes: object) -> Run:
-        """A run like the first one, which is not in the store."""
+        """Create a run like the first one, which is not in the store."""
         assert self._like is not None
         now = self._hall.clock.wall()
         return replace(self._like, **{"id": f"run_{name}", "created_at": now, "start_at": now, **changes})
 
     async def handed(self) -> list[str]:
-        """Which runs were handed over since the last time."""
+        """Return the runs handed over since the last call."""
         return [event.run.id for event in await self.events()]
 
 
 @pytest_asyncio.fixture
 async def reader(hall: Hall) -> AsyncIterator[Reader]:
-    """A reader that is idle."""
+    """An idle reader."""
     await hall.store.ensure_shard(SHARD)
     reader = Reader(hall)
     await reader.learn()
@@ -65,19 +65,19 @@ async def reader(hall: Hall) -> AsyncIterator[Reader]:
     reader.running.cancel()
 
 
-async def test_runs_that_were_made_here_are_handed_over_at_once(reader: Reader) -> None:
+async def test_offered_runs_are_handed_over_at_once(reader: Reader) -> None:
     assert reader.intake.offer([reader.make("a"), reader.make("b")])
     assert await reader.handed() == ["run_a", "run_b"]
 
 
-async def test_a_p0_that_was_made_here_is_urgent(reader: Reader) -> None:
+async def test_an_offered_p0_is_urgent(reader: Reader) -> None:
     assert reader.intake.offer([reader.make("a", priority=P0)])
     await reader.inbox.next(wait=0, max_events=1)
     assert reader.inbox.gave_urgent
 
 
-async def test_what_has_to_be_read_is_not_taken(hall: Hall, reader: Reader) -> None:
-    """One that starts later, one of a job that nobody has read, many at once, and none at all."""
+async def test_offers_that_need_a_read_are_declined(hall: Hall, reader: Reader) -> None:
+    """A delayed run, a run of an unknown job, too many at once, and none."""
     later = hall.clock.wall() + timedelta(seconds=30)
     assert not reader.intake.offer([reader.make("a"), reader.make("b", start_at=later)])
     assert not reader.intake.offer([reader.make("c"), reader.make("d", job_id="job_unknown")])
@@ -86,19 +86,19 @@ async def test_what_has_to_be_read_is_not_taken(hall: Hall, reader: Reader) -> N
     assert await reader.handed() == []
 
 
-async def test_what_is_held_back_while_the_store_is_slow_is_not_taken(reader: Reader) -> None:
+async def test_offers_of_held_priorities_are_declined(reader: Reader) -> None:
     reader.hold = P2
     assert not reader.intake.offer([reader.make("a", priority=P2)])
     assert reader.intake.offer([reader.make("b", priority=P1)])
     assert await reader.handed() == ["run_b"]
 
 
-async def test_nobody_overtakes_those_who_wait_in_the_store(hall: Hall, reader: Reader) -> None:
-    """They wait for room; when all of it was read, runs are taken again."""
+async def test_offers_do_not_overtake_runs_in_the_store(hall: Hall, reader: Reader) -> None:
+    """Those wait for capacity; when all were read, offers are taken again."""
     reader.memory.in_memory.count(P1, "acme", intake.HIGH_WATER_TASKS)
     (before,) = await hall.submit(job(task("a")))
     reader.intake.wake()
-    assert not reader.intake.offer([reader.make("a")]), "a read is about to begin"
+    assert not reader.intake.offer([reader.make("a")]), "a read is about to start"
     await hall.wait(0.5)
     assert not reader.intake.offer([reader.make("a", tenant="other")])
 
@@ -110,7 +110,7 @@ async def test_nobody_overtakes_those_who_wait_in_the_store(hall: Hall, reader: 
     assert reader.intake.offer([reader.make("b", tenant="other")])
 
 
-async def test_what_is_more_important_than_all_that_waits_in_the_store_overtakes_it(hall: Hall, reader: Reader) -> None:
+async def test_an_offer_above_the_priorities_in_the_store_overtakes_them(hall: Hall, reader: Reader) -> None:
     reader.memory.in_memory.count(P1, "acme", intake.HIGH_WATER_TASKS)
     await hall.submit(job(task("a")))
     reader.intake.wake()
@@ -124,7 +124,7 @@ async def test_what_is_more_important_than_all_that_waits_in_the_store_overtakes
     assert await reader.handed() == ["run_d", "run_e"]
 
 
-async def test_what_is_offered_during_a_read_waits_until_it_is_over(
+async def test_an_offer_during_a_read_waits_for_its_end(
     hall: Hall, reader: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     look, run = hall.store.waiting, reader.make("a")
@@ -142,10 +142,10 @@ async def test_what_is_offered_during_a_read_waits_until_it_is_over(
     assert await reader.handed() == ["run_a"]
 
 
-async def test_what_the_read_finds_goes_before_what_was_offered_meanwhile(
+async def test_runs_found_by_a_read_precede_offers_during_it(
     hall: Hall, reader: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There is no room for what it finds: the other has to be read after it."""
+    """There is no capacity for the found runs: the offer has to be read after them."""
     reader.memory.in_memory.count(P1, "acme", intake.HIGH_WATER_TASKS)
     looks = 0
     look = hall.store.waiting
@@ -162,13 +162,13 @@ async def test_what_the_read_finds_goes_before_what_was_offered_meanwhile(
     reader.intake.wake()
     await hall.wait(0.5)
     assert await reader.handed() == []
-    assert looks == 2, "it is read for at once"
+    assert looks == 2, "a read starts at once"
 
 
-async def test_nothing_is_taken_when_the_store_did_not_answer(
+async def test_offers_are_declined_after_a_failed_read(
     hall: Hall, reader: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it was to be asked for may be more important."""
+    """The unread runs may have a higher priority."""
 
     async def fail(*_: object) -> list[Waiting]:
         raise Unavailable("not now")
@@ -179,8 +179,8 @@ async def test_nothing_is_taken_when_the_store_did_not_answer(
     assert not reader.intake.offer([reader.make("a")])
 
 
-async def test_a_tenant_fills_no_more_than_its_part(reader: Reader) -> None:
-    """Of two tenants each has half, whichever priority the other's work has."""
+async def test_a_tenant_fills_no_more_than_its_share(reader: Reader) -> None:
+    """Two tenants have half each, whatever the priorities of their work."""
     half = intake.HIGH_WATER_TASKS // 2
     reader.memory.in_memory.count(P1, "acme", half - 2)
     assert reader.intake.offer([reader.make("a", task_count=2)])
@@ -189,8 +189,8 @@ async def test_a_tenant_fills_no_more_than_its_part(reader: Reader) -> None:
     assert await reader.handed() == ["run_a", "run_c"]
 
 
-async def test_what_a_read_has_found_before_is_not_handed_over_again(hall: Hall, reader: Reader) -> None:
-    """It may be on its way, or adopted, or over by now."""
+async def test_an_offer_that_a_read_found_before_is_not_handed_over_again(hall: Hall, reader: Reader) -> None:
+    """It may be in transit, adopted, or ended by now."""
     (found,) = await hall.submit(job(task("a")))
     run = await hall.run(found)
     await hall.wait(2.0)
@@ -204,7 +204,7 @@ async def test_what_a_read_has_found_before_is_not_handed_over_again(hall: Hall,
     assert await reader.handed() == []
 
 
-async def test_what_was_taken_is_not_read_as_well(hall: Hall, reader: Reader) -> None:
+async def test_an_offered_run_is_not_read_as_well(hall: Hall, reader: Reader) -> None:
     """Until its adoption is committed a read still finds it."""
     made: list[Run] = []
 
@@ -219,7 +219,7 @@ async def test_what_was_taken_is_not_read_as_well(hall: Hall, reader: Reader) ->
     assert await reader.handed() == [run]
 
 
-async def test_a_leader_adopts_what_its_own_process_made_without_reading_it(
+async def test_a_leader_adopts_runs_of_its_own_process_without_a_read(
     hall: Hall, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await hall.lead()

@@ -1,4 +1,4 @@
-"""Intake by itself: who is looked for, and what is handed over, with as much in memory as is said."""
+"""The intake reader alone: which tenants it lists and which runs it hands over, for a given fill of the memory."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ P0, P1, P2 = Priority
 
 
 Look = tuple[int, int]
-"""How many tenants were looked for, and how many events waited by then."""
+"""The number of tenants requested, and of events queued at that time."""
 
 
 class Reader:
-    """Intake by itself: a memory that is told how full it is, and an inbox that nobody empties."""
+    """An intake reader with a fake memory, and an inbox that is not drained."""
 
     def __init__(self, hall: Hall) -> None:
         self.memory = ShardMemory(SHARD)
@@ -37,14 +37,14 @@ class Reader:
         self.running = asyncio.create_task(self.intake.run(lambda: self.memory, lambda: self.hold))
 
     async def events(self) -> list[RunArrived]:
-        """What was handed over."""
+        """Return the events handed over."""
         events = await self.inbox.next(wait=0, max_events=100_000)
         return [event for event in events if isinstance(event, RunArrived)]
 
 
 @pytest_asyncio.fixture
 async def reader(hall: Hall) -> AsyncIterator[Reader]:
-    """A reader of the shard's intake, for as long as the test lasts."""
+    """A reader of the shard's intake."""
     await hall.store.ensure_shard(SHARD)
     reader = Reader(hall)
     yield reader
@@ -53,7 +53,7 @@ async def reader(hall: Hall) -> AsyncIterator[Reader]:
 
 @pytest.fixture
 def looks(hall: Hall, reader: Reader, monkeypatch: pytest.MonkeyPatch) -> list[Look]:
-    """The reader's questions who waits, as they come."""
+    """The recorded queries for waiting tenants."""
     found: list[Look] = []
     waiting = hall.store.waiting
 
@@ -66,7 +66,7 @@ def looks(hall: Hall, reader: Reader, monkeypatch: pytest.MonkeyPatch) -> list[L
 
 
 async def test_a_flood_waits_in_the_store_while_the_memory_is_full(hall: Hall, reader: Reader) -> None:
-    """HA-3: at the high-water mark nothing more is read, and what ends makes room."""
+    """HA-3: at the high-water mark nothing more is read; ended runs free capacity."""
     reader.memory.in_memory.count(P2, "acme", intake.HIGH_WATER_TASKS)
     await hall.submit(job(task("a")), runs=100, priority=P2)
     await hall.wait(5.0)
@@ -77,8 +77,8 @@ async def test_a_flood_waits_in_the_store_while_the_memory_is_full(hall: Hall, r
     assert len(reader.inbox) == 7
 
 
-async def test_a_tenant_beyond_those_that_are_read_at_once_gets_its_turn(hall: Hall, reader: Reader) -> None:
-    """A thousand tenants before it by name have intake that never gets less."""
+async def test_a_tenant_beyond_one_page_gets_its_turn(hall: Hall, reader: Reader) -> None:
+    """A thousand tenants before it, by name, have an endless intake."""
     for number in range(intake.MOST_TENANTS):
         await hall.submit(job(task("a")), tenant=f"a{number:04}", priority=P2)
     await hall.submit(job(task("a")), tenant="zebra", priority=P2)
@@ -93,10 +93,10 @@ async def test_a_tenant_beyond_those_that_are_read_at_once_gets_its_turn(hall: H
     assert len(seen) > intake.MOST_TENANTS // 2
 
 
-async def test_many_tenants_are_not_looked_for_while_only_p0_may_be_read(
+async def test_only_the_first_page_is_read_while_only_p0_may_be_read(
     hall: Hall, reader: Reader, looks: list[Look]
 ) -> None:
-    """So many runs are on their way that no others are wanted: every commit would pay for a long list of tenants."""
+    """With many runs in transit, a long list of tenants would cost each commit."""
     for number in range(2 * intake.FEW_TENANTS):
         await hall.submit(job(task("a")), tenant=f"a{number:04}", runs=intake.CHUNK_TASKS // 10, priority=P2)
     await hall.until(lambda: len(reader.inbox) >= intake.MOST_ON_THEIR_WAY)
@@ -111,9 +111,7 @@ async def test_many_tenants_are_not_looked_for_while_only_p0_may_be_read(
     assert urgent in {event.run.id for event in await reader.events()}
 
 
-async def test_a_p0_is_handed_over_before_many_tenants_are_looked_for(
-    hall: Hall, reader: Reader, looks: list[Look]
-) -> None:
+async def test_a_p0_is_handed_over_before_the_long_list_is_read(hall: Hall, reader: Reader, looks: list[Look]) -> None:
     """It does not wait for the list of all others."""
     reader.hold = P0
     for number in range(2 * intake.FEW_TENANTS):
@@ -128,10 +126,10 @@ async def test_a_p0_is_handed_over_before_many_tenants_are_looked_for(
     assert len(reader.inbox) == 2 * intake.FEW_TENANTS + 1
 
 
-async def test_the_next_round_over_many_tenants_begins_at_once(
+async def test_the_next_round_over_many_tenants_starts_at_once(
     hall: Hall, reader: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There are exactly as many tenants as are read at once, and each read has one run of each."""
+    """There are exactly as many tenants as fit one read, and each read has one run of each."""
     monkeypatch.setattr(intake, "MOST_TENANTS", 20)
     monkeypatch.setattr(intake, "CHUNK_TASKS", 20)
     reader.hold = P0
@@ -152,8 +150,8 @@ async def test_a_p0_is_read_however_full_the_memory_is(hall: Hall, reader: Reade
     assert len(reader.inbox) == 100
 
 
-async def test_a_tenant_that_comes_late_gets_its_part(hall: Hall, reader: Reader) -> None:
-    """One tenant's flood crowds out nobody else's."""
+async def test_a_late_tenant_gets_its_share(hall: Hall, reader: Reader) -> None:
+    """The flood of one tenant does not crowd out others."""
     reader.memory.in_memory.count(P2, "flood", intake.HIGH_WATER_TASKS)
     await hall.submit(job(task("a")), runs=100, tenant="flood", priority=P2)
     await hall.submit(job(task("a")), runs=100, tenant="late", priority=P2)
@@ -162,8 +160,8 @@ async def test_a_tenant_that_comes_late_gets_its_part(hall: Hall, reader: Reader
     assert {event.run.tenant for event in await reader.events()} == {"late"}
 
 
-async def test_a_run_larger_than_the_room_is_taken_whole(hall: Hall, reader: Reader) -> None:
-    """A run once begun is adopted whole, and the next one waits."""
+async def test_a_run_larger_than_the_capacity_is_taken_whole(hall: Hall, reader: Reader) -> None:
+    """A run is adopted as a whole, and the next one waits."""
     reader.memory.in_memory.count(P2, "acme", intake.HIGH_WATER_TASKS - 10)
     await hall.submit(wide(50), runs=3, priority=P2)
     await hall.wait(5.0)
@@ -172,7 +170,9 @@ async def test_a_run_larger_than_the_room_is_taken_whole(hall: Hall, reader: Rea
 
 
 @pytest.mark.parametrize(("hold", "read"), [(P2, {P0, P1}), (P1, {P0}), (None, {P0, P1, P2})])
-async def test_what_is_held_is_not_read(hall: Hall, reader: Reader, hold: Priority | None, read: set[Priority]) -> None:
+async def test_held_priorities_are_not_read(
+    hall: Hall, reader: Reader, hold: Priority | None, read: set[Priority]
+) -> None:
     """HA-4: a slow store is not asked for work that may not be placed."""
     reader.hold = hold
     for priority in Priority:
@@ -182,10 +182,10 @@ async def test_what_is_held_is_not_read(hall: Hall, reader: Reader, hold: Priori
     assert {event.run.priority for event in await reader.events()} == read
 
 
-async def test_a_run_that_was_changed_while_it_was_being_read_is_not_handed_over_as_it_was(
+async def test_a_run_that_changes_during_the_read_is_not_handed_over_in_its_old_state(
     hall: Hall, reader: Reader
 ) -> None:
-    """An act's commit fell between the read and the hand-over."""
+    """The commit of an action fell between read and handover."""
     (run,) = await hall.submit(job(task("a")))
     row = await hall.run(run)
     jobs = reader.intake._jobs.get
@@ -203,8 +203,8 @@ async def test_a_run_that_was_changed_while_it_was_being_read_is_not_handed_over
     assert len(reader.inbox) == 1
 
 
-async def test_a_read_of_intake_that_fails_is_repeated(hall: Hall, reader: Reader) -> None:
-    """HA-4: the reader outlives it."""
+async def test_a_failed_read_is_retried(hall: Hall, reader: Reader) -> None:
+    """HA-4."""
     hall.store.reads_that_fail = 3
     await hall.submit(job(task("a")))
     await hall.wait(10.0)

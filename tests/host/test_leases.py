@@ -1,4 +1,4 @@
-"""Who leads: take-over, hand-over, and a leader that stops first (HA-1, HA-2, I-22, I-23)."""
+"""Leadership: takeover, handover, and a leader that stops in time (HA-1, HA-2, I-22, I-23)."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ async def test_one_of_two_hosts_leads(hall: Hall) -> None:
     assert hall.rows("SELECT count(*) FROM terms") == [(1,)]
 
 
-async def test_a_host_that_does_not_lead_says_so(hall: Hall) -> None:
-    """The caller goes elsewhere."""
+async def test_a_host_without_the_lease_raises_not_leading(hall: Hall) -> None:
+    """The caller asks another host."""
     host = await hall.start("h1")
 
     with pytest.raises(NotLeading):
@@ -49,7 +49,7 @@ async def test_a_clean_stop_hands_over_in_under_a_second(hall: Hall) -> None:
 
 
 async def test_a_dead_leader_is_replaced_within_eight_seconds(hall: Hall) -> None:
-    """HA-2: its lease of 5 s has to end first."""
+    """HA-2: after its lease of 5 s expired."""
     await hall.lead("h1")
     await hall.start("h2")
     await hall.wait(3.0)
@@ -72,8 +72,8 @@ async def test_a_healthy_leader_is_not_replaced_although_others_want_to(hall: Ha
     assert hall.rows("SELECT count(*) FROM terms") == [(1,)]
 
 
-async def test_running_work_does_not_notice_a_take_over(hall: Hall) -> None:
-    """HA-2, LIV-6: the worker comes back with what it runs, and its result counts."""
+async def test_running_tasks_survive_a_takeover(hall: Hall) -> None:
+    """HA-2, LIV-6: the worker reconnects with its running task, and the result counts."""
     leader = await hall.lead("h1")
     hand = await Hand("w1", leader, "s1").welcome()
     (run,) = await hall.submit(chain("a", "b"))
@@ -91,8 +91,8 @@ async def test_running_work_does_not_notice_a_take_over(hall: Hall) -> None:
     assert hall.rows("SELECT count(*) FROM attempts") == [(2,)]
 
 
-async def test_what_was_submitted_while_nobody_led_is_taken_up(hall: Hall) -> None:
-    """I-01: accepted is accepted."""
+async def test_runs_submitted_without_a_leader_are_adopted(hall: Hall) -> None:
+    """I-01."""
     await hall.lead("h1")
     hall.kill("h1")
     (run,) = await hall.submit(job(task("a")))
@@ -102,8 +102,8 @@ async def test_what_was_submitted_while_nobody_led_is_taken_up(hall: Hall) -> No
     assert await hall.ended(run, within=15.0) is RunState.SUCCEEDED
 
 
-async def test_a_leader_that_can_not_renew_stops_before_its_lease_ends_by_its_own_clock(hall: Hall) -> None:
-    """I-23: after it no statement is issued."""
+async def test_a_leader_that_can_not_renew_stops_before_its_lease_expires(hall: Hall) -> None:
+    """I-23: by its own clock; after that it issues no statement."""
     leader = await hall.lead("h1")
     await hall.wait(2.0)
     renewed = hall.store.calls[-1].at
@@ -111,11 +111,11 @@ async def test_a_leader_that_can_not_renew_stops_before_its_lease_ends_by_its_ow
     await hall.until(lambda: SHARD not in hall.hosts["h1"].leaders)
 
     words = [call.at for call in hall.store.calls if call.term == leader.term]
-    assert renewed + 3.0 < words[-1] < renewed + 4.0, "a second before the five of its lease are over"
+    assert renewed + 3.0 < words[-1] < renewed + 4.0, "a second before its lease of five expires"
 
 
-async def test_a_store_that_is_gone_for_a_moment_costs_no_term(hall: Hall) -> None:
-    """HA-4: the lease can be trusted for a while."""
+async def test_a_short_store_outage_costs_no_term(hall: Hall) -> None:
+    """HA-4: the lease outlasts it."""
     await hall.lead("h1")
     hall.store.trouble = lambda term, number, batch: Trouble.GONE
     await hall.wait(2.5)
@@ -125,8 +125,8 @@ async def test_a_store_that_is_gone_for_a_moment_costs_no_term(hall: Hall) -> No
     assert hall.rows("SELECT count(*) FROM terms") == [(1,)]
 
 
-async def test_a_store_that_is_gone_for_long_is_led_again_when_it_is_back(hall: Hall) -> None:
-    """HA-4: everything resumes by itself."""
+async def test_shards_are_led_again_after_a_long_store_outage(hall: Hall) -> None:
+    """HA-4."""
     await hall.lead("h1")
     hall.store.trouble = lambda term, number, batch: Trouble.GONE
     (run,) = await hall.submit(job(task("a")))
@@ -138,7 +138,7 @@ async def test_a_store_that_is_gone_for_long_is_led_again_when_it_is_back(hall: 
     assert await hall.ended(run, within=20.0) is RunState.SUCCEEDED
 
 
-async def test_an_epoch_grows_and_batch_numbers_never_restart(hall: Hall) -> None:
+async def test_epochs_increase_and_batch_numbers_never_restart(hall: Hall) -> None:
     """HA-1: over three terms."""
     numbers: list[tuple[int, int]] = []
     for name in ("h1", "h2", "h3"):
@@ -153,8 +153,8 @@ async def test_an_epoch_grows_and_batch_numbers_never_restart(hall: Hall) -> Non
     assert written == list(range(1, len(written) + 1))
 
 
-async def test_a_stop_finishes_the_turn_that_is_under_way(hall: Hall) -> None:
-    """HA-2: what was decided is written before the lease is released."""
+async def test_a_stop_finishes_the_current_turn(hall: Hall) -> None:
+    """HA-2: its decisions are written before the lease is released."""
     leader = await hall.lead("h1")
     hand = await Hand("w1", leader, "s1").welcome()
     hall.store.commit_seconds = 0.3
@@ -180,7 +180,7 @@ async def test_a_host_leads_several_shards(hall: Hall) -> None:
 
 
 async def test_a_new_leader_is_announced_before_its_first_turn(hall: Hall) -> None:
-    """`on_lead` is for whoever wants to watch."""
+    """`on_lead` is for observers."""
     await hall.store.ensure_shard(SHARD)
     host = await hall.start("h1")
     seen: list[int] = []
@@ -191,7 +191,7 @@ async def test_a_new_leader_is_announced_before_its_first_turn(hall: Hall) -> No
     assert seen == [0]
 
 
-async def test_a_leader_keeps_its_lease_while_it_loads_for_longer_than_that(hall: Hall) -> None:
+async def test_a_leader_keeps_its_lease_during_a_long_load(hall: Hall) -> None:
     """I-22: a large shard takes its time."""
     hall.store.read_seconds = 12.0
     await hall.start("h1")
@@ -205,8 +205,8 @@ async def test_a_leader_keeps_its_lease_while_it_loads_for_longer_than_that(hall
     assert hall.rows("SELECT count(*) FROM terms") == [(1,)]
 
 
-async def test_a_load_that_fails_is_repeated(hall: Hall) -> None:
-    """HA-4: nothing is lost but time."""
+async def test_a_failed_load_is_retried(hall: Hall) -> None:
+    """HA-4."""
     hall.store.reads_that_fail = 3
     await hall.lead("h1")
     hall.play()

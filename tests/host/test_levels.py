@@ -1,4 +1,4 @@
-"""How well each pool can be served, as a server sees it, and what that means for what is submitted (HA-5, ADM-6)."""
+"""Degradation levels as a server sees them, and their effect on submissions (HA-5, ADM-6)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ONE = JobSpec(name="one", tasks=(TaskSpec(name="only"),))
 
 
 class SeenStore:
-    """What is looked at of a store that is not always there, or not quick."""
+    """The monitored part of a store, which can be slow or unavailable."""
 
     def __init__(self, hall: Hall) -> None:
         self._hall = hall
@@ -36,18 +36,18 @@ class SeenStore:
         self.counts = 0
 
     async def shards(self) -> list[ShardRow]:
-        """All shards."""
+        """Return the shards."""
         await self._hall.wait(self.seconds)
         if self.is_gone:
             raise Unavailable("the store is gone")
         return await self._store.shards()
 
     async def time(self) -> datetime:
-        """The store's time."""
+        """Return the store's time."""
         return await self._store.time()
 
     async def count_intake(self, shard: str, most: int) -> Mapping[Priority, int]:
-        """What waits."""
+        """Count the intake."""
         self.counts += 1
         await self._hall.wait(self.count_seconds)
         if self.is_gone:
@@ -56,17 +56,17 @@ class SeenStore:
 
 
 class StoppedClock(VirtualClock):
-    """The clock of a process that can be stopped for a while."""
+    """The clock of a process that can be suspended."""
 
     behind = 0.0
 
     def monotonic(self) -> float:
-        """Seconds."""
+        """Return the time in seconds."""
         return super().monotonic() + self.behind
 
 
 class Watch:
-    """A server that watches, beside the hosts of a hall."""
+    """A degradation monitor beside the hosts."""
 
     def __init__(self, hall: Hall) -> None:
         self.hall = hall
@@ -77,17 +77,17 @@ class Watch:
         )  # fmt: skip
 
     def degree(self, pool: str = SHARD) -> Degree:
-        """The level of a pool."""
+        """Return the level of a pool."""
         return self.levels.of(pool).degree
 
     def fates(self, priority: Priority, number: int = 1) -> list[Fate]:
-        """What becomes of so many submissions, one after the other."""
+        """Return the verdicts of consecutive submissions."""
         return [self.levels.verdict(SHARD, priority).fate for _ in range(number)]
 
 
 @pytest_asyncio.fixture
 async def watch(hall: Hall) -> AsyncIterator[Watch]:
-    """Somebody who watches over a pool that nobody leads yet."""
+    """A monitor of a pool without a leader."""
     await hall.store.ensure_shard(SHARD)
     watch = Watch(hall)
     running = asyncio.create_task(watch.levels.run())
@@ -95,7 +95,7 @@ async def watch(hall: Hall) -> AsyncIterator[Watch]:
     running.cancel()
 
 
-async def test_all_is_normal(hall: Hall, watch: Watch) -> None:
+async def test_the_level_is_normal(hall: Hall, watch: Watch) -> None:
     await hall.lead()
     await hall.wait(60.0)
     level = watch.levels.now()
@@ -103,8 +103,8 @@ async def test_all_is_normal(hall: Hall, watch: Watch) -> None:
     assert [watch.fates(priority) for priority in Priority] == [[Fate.ACCEPTED]] * 3
 
 
-async def test_a_pool_that_nobody_leads_for_ten_seconds_takes_nothing_new(hall: Hall, watch: Watch) -> None:
-    """Another one goes on. When it is led again, it takes more and more."""
+async def test_a_pool_without_a_leader_for_ten_seconds_is_closed(hall: Hall, watch: Watch) -> None:
+    """Other pools are not affected. When it is led again, it accepts gradually more."""
     await hall.store.ensure_shard("other")
     await hall.store.campaign("other", "h9", 5, timedelta(days=1))
     await hall.wait(9.0)
@@ -127,7 +127,7 @@ async def test_a_pool_that_nobody_leads_for_ten_seconds_takes_nothing_new(hall: 
     assert watch.levels.part(SHARD, P2) == 1.0
 
 
-async def test_a_leader_that_is_replaced_in_time_is_not_missed(hall: Hall, watch: Watch) -> None:
+async def test_a_fast_takeover_does_not_change_the_level(hall: Hall, watch: Watch) -> None:
     await hall.lead()
     await hall.wait(5.0)
     hall.kill("h1")
@@ -139,7 +139,7 @@ async def test_a_leader_that_is_replaced_in_time_is_not_missed(hall: Hall, watch
 
 
 @pytest.mark.parametrize("is_hanging", [False, True], ids=["it says so", "it says nothing"])
-async def test_a_store_that_can_not_be_reached_is_a_major_outage(hall: Hall, watch: Watch, is_hanging: bool) -> None:
+async def test_an_unreachable_store_is_a_major_outage(hall: Hall, watch: Watch, is_hanging: bool) -> None:
     await hall.lead()
     await hall.wait(5.0)
     watch.store.is_gone, watch.store.seconds = not is_hanging, 100.0 if is_hanging else 0.0
@@ -147,14 +147,14 @@ async def test_a_store_that_can_not_be_reached_is_a_major_outage(hall: Hall, wat
     assert watch.degree() is Degree.NORMAL
     await hall.until(lambda: watch.degree() is Degree.MAJOR)
     assert watch.fates(P0) == [Fate.CLOSED]
-    assert watch.degree("a pool that nobody has seen") is Degree.MAJOR
+    assert watch.degree("an unknown pool") is Degree.MAJOR
 
     watch.store.is_gone, watch.store.seconds = False, 0.0
     await hall.until(lambda: watch.degree() is Degree.RECOVERY)
     await hall.until(lambda: watch.degree() is Degree.NORMAL, within=35.0)
 
 
-async def test_one_answer_that_is_missing_is_no_outage(hall: Hall, watch: Watch) -> None:
+async def test_a_single_failed_check_is_no_outage(hall: Hall, watch: Watch) -> None:
     await hall.lead()
     await hall.wait(5.0)
     for _ in range(5):
@@ -165,8 +165,8 @@ async def test_one_answer_that_is_missing_is_no_outage(hall: Hall, watch: Watch)
         assert watch.degree() is Degree.NORMAL
 
 
-async def test_a_process_that_stood_still_has_missed_nothing(hall: Hall) -> None:
-    """It was stopped for a minute, between a look at a pool that nobody led yet and the next."""
+async def test_a_suspended_process_reports_no_outage(hall: Hall) -> None:
+    """It was stopped for a minute between two checks of a pool without a leader."""
     await hall.store.ensure_shard(SHARD)
     clock, seen = StoppedClock(), SeenStore(hall)
     levels = Levels(seen, clock)  # type: ignore[arg-type]
@@ -178,7 +178,7 @@ async def test_a_process_that_stood_still_has_missed_nothing(hall: Hall) -> None
         assert levels.now().degree is Degree.NORMAL
 
 
-async def test_while_a_leader_holds_work_back_half_is_taken(hall: Hall, watch: Watch) -> None:
+async def test_half_is_accepted_while_a_leader_holds_work_back(hall: Hall, watch: Watch) -> None:
     leader = await hall.lead()
     hall.store.commit_seconds = 0.9
     await hall.until(lambda: leader.pace.hold is P2, within=60.0)
@@ -193,15 +193,15 @@ async def test_while_a_leader_holds_work_back_half_is_taken(hall: Hall, watch: W
     assert eased > 8.0
 
 
-async def test_a_store_that_answers_slowly_is_seen_by_who_leads_nothing(hall: Hall, watch: Watch) -> None:
+async def test_a_slow_store_is_noticed_without_a_local_leader(hall: Hall, watch: Watch) -> None:
     await hall.store.campaign(SHARD, "h9", 5, timedelta(days=1))
     watch.store.seconds = 0.7
     await hall.wait(5.0)
     assert (watch.degree(), bool(watch.levels.of(SHARD).why)) == (Degree.DEGRADED, True)
 
 
-async def test_the_more_wait_the_less_is_taken(hall: Hall, watch: Watch) -> None:
-    """Nobody leads yet: what is submitted stays in intake."""
+async def test_a_longer_backlog_sheds_more(hall: Hall, watch: Watch) -> None:
+    """Without a leader, submissions stay in intake."""
     watch.tuning = Tuning(shed_half_p2_at=3, shed_p2_at=5, slow_p1_at=7)
     taken, slowed, shed = Fate.ACCEPTED, Fate.SLOWED, Fate.SHED
     steps = [(taken, [taken] * 4), (taken, [taken, shed] * 2), (taken, [shed] * 4), (slowed, [shed] * 4)]
@@ -209,11 +209,11 @@ async def test_the_more_wait_the_less_is_taken(hall: Hall, watch: Watch) -> None
         await hall.submit(ONE, runs=2, priority=P2)
         await hall.wait(2.1)
         assert (watch.fates(P0), watch.fates(P1), watch.fates(P2, 4)) == ([taken], [p1], p2)
-    assert watch.levels.waiting(SHARD) == 7, "it is counted no further than it matters"
+    assert watch.levels.waiting(SHARD) == 7, "the count stops at the highest threshold"
     assert watch.degree() is Degree.DEGRADED
 
 
-async def test_what_a_leader_has_taken_from_intake_waits_as_well(hall: Hall, watch: Watch) -> None:
+async def test_adopted_runs_count_as_waiting(hall: Hall, watch: Watch) -> None:
     """There is no worker."""
     await hall.lead()
     await hall.submit(ONE, runs=9, priority=P2)
@@ -232,7 +232,7 @@ async def test_counting_takes_a_small_part_of_the_time(hall: Hall, watch: Watch)
     assert watch.store.counts - before == 3
 
 
-async def test_a_count_that_fails_is_made_again(hall: Hall, watch: Watch) -> None:
+async def test_a_failed_count_is_retried(hall: Hall, watch: Watch) -> None:
     await hall.submit(ONE, runs=2, priority=P2)
     watch.store.is_gone = True
     await hall.wait(5.0)

@@ -1,4 +1,4 @@
-"""A leader gets its part of limits that hold for the whole cluster, and gives way to others (PLC-12)."""
+"""A leader's shares and rate grants of cluster-wide limits (PLC-12)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def rules(gpu: int = 10, api: int = 5) -> SharingRules:
 
 
 class CountedLimits:
-    """The limits of a store, counted, and not always there."""
+    """The limits of a store, with counted calls and simulated outages."""
 
     def __init__(self, hall: Hall) -> None:
         self._hall = hall
@@ -48,19 +48,19 @@ class CountedLimits:
         self.is_gone = False
 
     async def take_share(self, term: Term, limit: str, total: int, wanted: int) -> ShareRow:
-        """A share."""
+        """Take a share."""
         self._count()
         row = await self._store.take_share(term, limit, total, wanted)
         await self._hall.wait(self.seconds)
         return row
 
     async def shares(self, limits: Sequence[str]) -> list[ShareRow]:
-        """All shares."""
+        """Return all shares."""
         self._count()
         return await self._store.shares(limits)
 
     async def take_allowances(self, wishes: Sequence[Wish]) -> list[Allowance]:
-        """Allowances."""
+        """Take rate grants."""
         self._count()
         return await self._store.take_allowances(wishes)
 
@@ -71,7 +71,7 @@ class CountedLimits:
 
 
 class Pool:
-    """One pool's keeper, whose shard is the test."""
+    """The cluster limits of one pool; the test plays its shard."""
 
     def __init__(self, hall: Hall, term: Term) -> None:
         self.term = term
@@ -82,7 +82,7 @@ class Pool:
         self.running = asyncio.create_task(self.keeper.run(lambda: self.rules))
 
     async def received(self) -> list[Event]:
-        """What the shard was told since it was last asked."""
+        """Return the events since the last call."""
         return await self.inbox.next(wait=0.0, max_events=1_000)
 
 
@@ -94,7 +94,7 @@ class Pools:
         self.all: list[Pool] = []
 
     async def open(self, name: str, nonce: int = 7) -> Pool:
-        """A pool, and who leads it."""
+        """Open a pool with a leader."""
         await self.hall.store.ensure_shard(name)
         term = await self.hall.store.campaign(name, "h1", nonce, LEASE)
         assert term is not None
@@ -104,14 +104,14 @@ class Pools:
 
 @pytest_asyncio.fixture
 async def pools(hall: Hall) -> AsyncIterator[Pools]:
-    """None yet."""
+    """No pools yet."""
     pools = Pools(hall)
     yield pools
     for pool in pools.all:
         pool.running.cancel()
 
 
-async def test_a_share_is_taken_at_once(hall: Hall, pools: Pools) -> None:
+async def test_a_share_is_requested_at_once(hall: Hall, pools: Pools) -> None:
     a = await pools.open("a")
     a.keeper.take(TakeShare(GPU, 4, stamp=3))
     await hall.wait(0.1)
@@ -119,7 +119,7 @@ async def test_a_share_is_taken_at_once(hall: Hall, pools: Pools) -> None:
     assert await hall.store.shares([GPU]) == [ShareRow(limit=GPU, holder="a", granted=4, needed=4)]
 
 
-async def test_nobody_asks_the_store_while_nothing_is_limited(hall: Hall, pools: Pools) -> None:
+async def test_the_store_is_not_asked_without_limits(hall: Hall, pools: Pools) -> None:
     a = await pools.open("a")
     await hall.wait(60.0)
     a.rules = NO_RULES
@@ -129,8 +129,8 @@ async def test_nobody_asks_the_store_while_nothing_is_limited(hall: Hall, pools:
     assert (a.limits.calls, await a.received()) == (0, [])
 
 
-async def test_what_is_not_granted_whole_is_tried_again_until_it_is(hall: Hall, pools: Pools) -> None:
-    """Another pool has it all; it is told to come down, and does."""
+async def test_a_partial_grant_is_retried_until_it_is_complete(hall: Hall, pools: Pools) -> None:
+    """Another pool holds all of it; it is told to lower its share, and does."""
     a, b = await pools.open("a"), await pools.open("b")
     a.keeper.take(TakeShare(GPU, 10))
     await hall.wait(0.1)
@@ -138,7 +138,7 @@ async def test_what_is_not_granted_whole_is_tried_again_until_it_is(hall: Hall, 
 
     b.keeper.take(TakeShare(GPU, 3))
     await hall.wait(2.5)
-    assert await b.received() == [ShareGranted(limit=GPU, granted=0)], "the same is not told again"
+    assert await b.received() == [ShareGranted(limit=GPU, granted=0)], "the same grant is not reported again"
     assert set(await a.received()) == {ShareWanted(limit=GPU, target=7)}
 
     await hall.store.commit(a.term, a.term.batch_no + 1, Batch(shares=[lowered(GPU, "a", 7)]))
@@ -146,10 +146,10 @@ async def test_what_is_not_granted_whole_is_tried_again_until_it_is(hall: Hall, 
     assert (await b.received())[-1] == ShareGranted(limit=GPU, granted=3)
     calls = b.limits.calls
     await hall.wait(1.5)
-    assert b.limits.calls <= calls + 2, "only its shares are looked at"
+    assert b.limits.calls <= calls + 2, "only its shares are read"
 
 
-async def test_who_does_not_want_it_any_more_stops_trying_and_says_so(hall: Hall, pools: Pools) -> None:
+async def test_a_withdrawn_request_is_no_longer_retried(hall: Hall, pools: Pools) -> None:
     a, b = await pools.open("a"), await pools.open("b")
     a.keeper.take(TakeShare(GPU, 10))
     await hall.wait(0.1)
@@ -164,8 +164,8 @@ async def test_who_does_not_want_it_any_more_stops_trying_and_says_so(hall: Hall
     assert (await a.received(), await b.received()) == ([], [])
 
 
-async def test_who_asks_anew_is_told_anew(hall: Hall, pools: Pools) -> None:
-    """The shard may have forgotten what it has: its group was made anew."""
+async def test_a_repeated_request_is_answered_again(hall: Hall, pools: Pools) -> None:
+    """The shard may have forgotten its share: the group was created anew."""
     a = await pools.open("a")
     for _ in range(2):
         a.keeper.take(TakeShare(GPU, 4))
@@ -173,8 +173,8 @@ async def test_who_asks_anew_is_told_anew(hall: Hall, pools: Pools) -> None:
         assert await a.received() == [ShareGranted(limit=GPU, granted=4)]
 
 
-async def test_an_answer_to_what_the_shard_has_forgotten_is_dropped(hall: Hall, pools: Pools) -> None:
-    """It was loaded again while the store was asked: its rows say more than the answer does."""
+async def test_an_answer_to_a_forgotten_request_is_dropped(hall: Hall, pools: Pools) -> None:
+    """The shard was reloaded during the call: its rows are newer than the answer."""
     a = await pools.open("a")
     a.limits.seconds = 0.5
     a.keeper.take(TakeShare(GPU, 4))
@@ -188,7 +188,7 @@ async def test_an_answer_to_what_the_shard_has_forgotten_is_dropped(hall: Hall, 
     assert await a.received() == [ShareGranted(limit=GPU, granted=4)]
 
 
-async def test_a_limit_that_was_lowered_is_come_down_to(hall: Hall, pools: Pools) -> None:
+async def test_shares_follow_a_lowered_limit(hall: Hall, pools: Pools) -> None:
     a = await pools.open("a")
     a.keeper.take(TakeShare(GPU, 10))
     await hall.wait(0.1)
@@ -198,7 +198,7 @@ async def test_a_limit_that_was_lowered_is_come_down_to(hall: Hall, pools: Pools
     assert set(await a.received()) == {ShareWanted(limit=GPU, target=4)}
 
 
-async def test_parts_that_a_shard_was_loaded_with_are_watched(hall: Hall, pools: Pools) -> None:
+async def test_loaded_shares_are_checked(hall: Hall, pools: Pools) -> None:
     a = await pools.open("a")
     await hall.store.take_share(a.term, GPU, 10, 10)
     a.keeper.loaded(await hall.store.shares([GPU]))
@@ -207,7 +207,7 @@ async def test_parts_that_a_shard_was_loaded_with_are_watched(hall: Hall, pools:
     assert set(await a.received()) == {ShareWanted(limit=GPU, target=4)}
 
 
-async def test_allowances_of_one_turn_are_taken_together(hall: Hall, pools: Pools) -> None:
+async def test_rate_requests_of_one_turn_are_one_call(hall: Hall, pools: Pools) -> None:
     a = await pools.open("a")
     other = GroupRow(
         tenant="acme", name="mail", most=1, per_seconds=10.0, note="", version=1, updated_at=EPOCH, updated_by="ann"
@@ -224,7 +224,7 @@ async def test_allowances_of_one_turn_are_taken_together(hall: Hall, pools: Pool
     assert a.limits.calls == 1
 
 
-async def test_a_rate_that_is_used_up_is_answered_with_nothing_and_when(hall: Hall, pools: Pools) -> None:
+async def test_an_exhausted_rate_grants_nothing_and_says_when_to_retry(hall: Hall, pools: Pools) -> None:
     a = await pools.open("a")
     a.keeper.take(TakeAllowance(API, 9))
     await hall.wait(0.1)
@@ -237,7 +237,7 @@ async def test_a_rate_that_is_used_up_is_answered_with_nothing_and_when(hall: Ha
     assert first.more_at == second.more_at is not None
 
 
-async def test_a_store_that_is_gone_for_a_while_is_asked_again(hall: Hall, pools: Pools) -> None:
+async def test_requests_are_retried_after_a_store_outage(hall: Hall, pools: Pools) -> None:
     a = await pools.open("a")
     a.limits.is_gone = True
     a.keeper.take(TakeShare(GPU, 2))
@@ -252,7 +252,7 @@ async def test_a_store_that_is_gone_for_a_while_is_asked_again(hall: Hall, pools
     }
 
 
-async def test_whose_term_is_over_takes_nothing(hall: Hall, pools: Pools) -> None:
+async def test_an_ended_term_takes_nothing(hall: Hall, pools: Pools) -> None:
     a = await pools.open("a")
     await hall.store.release(a.term)
     await pools.open("a", nonce=8)

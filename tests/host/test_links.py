@@ -1,4 +1,4 @@
-"""Links: nothing waits for one, messages belong to their session, results come on credit."""
+"""Links: nothing waits for a link, messages belong to their session, results are flow-controlled by credit."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ HELLO = Register("w1", "s1", Offer(1000, 1 << 30), {"disk": "ssd"}, "eu", "1.0",
 
 
 class Desk:
-    """Links and the inbox behind them."""
+    """Links, and the inbox behind them."""
 
     def __init__(self, limit: int = 1_000) -> None:
         self.inbox = Inbox(limit)
         self.links = Links(self.inbox)
 
     async def open(self, hello: Register = HELLO) -> Link:
-        """A session that has been welcomed and has its credit."""
+        """A session that was welcomed and has its credit."""
         link = self.links.open(hello)
         self.links.release(Send(hello.worker, hello.session, Welcome(hello.session)))
         self.links.settle_credit()
@@ -71,19 +71,19 @@ class Desk:
         return link
 
     def answer(self, link: Link, results: int) -> None:
-        """So many results come in, and are answered together."""
+        """Take results, and answer them together."""
         for number in range(results):
             self.links.receive(link, Result(f"att_{number}", Outcome.SUCCEEDED))
             self.links.release(Send(link.worker, link.session, Answer(f"att_{number}", Verdict.APPLIED)))
         self.links.settle_credit()
 
     async def events(self) -> list[Event]:
-        """What has come in."""
+        """Return the events in the inbox."""
         return await self.inbox.next(wait=0, max_events=1_000)
 
 
-async def test_a_registration_becomes_an_event_with_all_that_the_worker_said() -> None:
-    """LIV-6: what it holds above all."""
+async def test_a_registration_becomes_an_event_with_all_its_fields() -> None:
+    """LIV-6: above all the attempts that the worker holds."""
     desk = Desk()
     desk.links.open(HELLO)
 
@@ -105,7 +105,7 @@ async def test_a_registration_becomes_an_event_with_all_that_the_worker_said() -
         ),
         (Checkpoint("att_1", "[1]"), [CheckpointSaved(worker="w1", session="s1", attempt="att_1", document="[1]")]),
         (Extend("att_1", 60.0), [MoreTimeAsked(worker="w1", session="s1", attempt="att_1", seconds=60.0)]),
-        (Seen("nobody asked", exists=True), []),
+        (Seen("unknown", exists=True), []),
         (Leaving(), [WorkerLeaving(worker="w1", session="s1")]),
         (Goodbye(), [WorkerGone(worker="w1", session="s1")]),
         (
@@ -121,7 +121,7 @@ async def test_a_registration_becomes_an_event_with_all_that_the_worker_said() -
     ids=lambda value: type(value).__name__,
 )
 async def test_each_message_becomes_its_events(said: FromWorker, events: list[Event]) -> None:
-    """Each is about one attempt, so that one that can't be taken has an owner."""
+    """One event per attempt, so that an event that fails belongs to one attempt."""
     desk = Desk()
     link = await desk.open()
 
@@ -130,8 +130,8 @@ async def test_each_message_becomes_its_events(said: FromWorker, events: list[Ev
     assert await desk.events() == events
 
 
-async def test_a_piece_of_a_log_never_reaches_a_shard() -> None:
-    """Whoever carries the link takes it out before."""
+async def test_a_log_message_never_reaches_a_shard() -> None:
+    """The owner of the connection handles it."""
     desk = Desk()
     link = await desk.open()
 
@@ -139,8 +139,8 @@ async def test_a_piece_of_a_log_never_reaches_a_shard() -> None:
         desk.links.receive(link, Log("att_1", 0, b"x"))
 
 
-async def test_a_goodbye_stays_behind_what_was_said_before_it() -> None:
-    """The results first; but that a worker leaves is known before anything else is placed."""
+async def test_a_goodbye_keeps_its_order() -> None:
+    """Results first; but a leaving worker is known before the next placement."""
     desk = Desk()
     link = await desk.open()
 
@@ -150,8 +150,8 @@ async def test_a_goodbye_stays_behind_what_was_said_before_it() -> None:
     assert [type(event) for event in await desk.events()] == [WorkerLeaving, AttemptEnded, WorkerGone]
 
 
-async def test_who_was_heard_of_is_known_until_somebody_asks() -> None:
-    """LIV-1: registering counts, and whatever is said."""
+async def test_heartbeats_are_collected_until_they_are_taken() -> None:
+    """LIV-1: a registration counts, and every message."""
     desk = Desk()
     link = await desk.open()
     assert desk.links.take_heard() == ["w1"]
@@ -163,7 +163,7 @@ async def test_who_was_heard_of_is_known_until_somebody_asks() -> None:
 
 
 async def test_a_second_registration_on_a_link_is_refused() -> None:
-    """A session is opened once."""
+    """A link has one session."""
     desk = Desk()
     link = await desk.open()
 
@@ -186,8 +186,8 @@ async def test_a_second_registration_on_a_link_is_refused() -> None:
     ids=["broken", "empty", "escaped NUL", "NUL", "long", "deep", "surrogate", "NaN"],
 )
 @pytest.mark.parametrize("field", ["output", "error", "checkpoint"])
-async def test_what_no_store_would_take_is_caught_at_the_edge(text: str, fault: str, field: str) -> None:
-    """It costs nobody else anything."""
+async def test_results_that_no_store_would_accept_are_rejected_at_the_edge(text: str, fault: str, field: str) -> None:
+    """They affect no other event."""
     desk = Desk()
     link = await desk.open()
     message: FromWorker = Checkpoint("att_1", text)
@@ -204,7 +204,7 @@ async def test_what_no_store_would_take_is_caught_at_the_edge(text: str, fault: 
 
 @pytest.mark.parametrize("letter", ["x", "é"])
 async def test_a_checkpoint_is_measured_in_bytes(letter: str) -> None:
-    """WRK-7: as much as is allowed is taken, one more is not."""
+    """WRK-7: the maximum is accepted, one byte more is not."""
     desk = Desk()
     link = await desk.open()
     size = len(letter.encode())
@@ -218,8 +218,8 @@ async def test_a_checkpoint_is_measured_in_bytes(letter: str) -> None:
     assert isinstance(unfit, EventUnfit)
 
 
-async def test_a_message_goes_out_only_in_its_session() -> None:
-    """What was decided for an older session is dropped."""
+async def test_a_message_is_sent_only_in_its_session() -> None:
+    """Messages for an older session are dropped."""
     desk = Desk()
     desk.links.open(HELLO)
     new = desk.links.open(Register("w1", "s2", Offer(1000, 1 << 30), {}))
@@ -231,8 +231,8 @@ async def test_a_message_goes_out_only_in_its_session() -> None:
     assert await new.next() == [Recall(("att_2",))]
 
 
-async def test_an_older_session_is_closed_by_a_newer_one_and_what_it_says_is_dropped() -> None:
-    """It will be said again."""
+async def test_a_new_session_closes_the_old_one_and_drops_its_messages() -> None:
+    """The worker repeats them."""
     desk = Desk()
     old = await desk.open()
     desk.links.open(Register("w1", "s2", Offer(1000, 1 << 30), {}))
@@ -244,8 +244,8 @@ async def test_an_older_session_is_closed_by_a_newer_one_and_what_it_says_is_dro
     assert await desk.events() == []
 
 
-async def test_closing_an_old_link_does_not_touch_the_newer_one() -> None:
-    """The old connection is noticed late."""
+async def test_closing_an_old_link_does_not_affect_the_new_one() -> None:
+    """The end of the old connection is noticed late."""
     desk = Desk()
     old = await desk.open()
     new = desk.links.open(Register("w1", "s2", Offer(1000, 1 << 30), {}))
@@ -258,7 +258,7 @@ async def test_closing_an_old_link_does_not_touch_the_newer_one() -> None:
     assert await new.next() == [Welcome("s2")]
 
 
-async def test_the_shard_can_have_a_link_closed() -> None:
+async def test_the_shard_can_close_a_link() -> None:
     """It does not know the session: the worker registers again."""
     desk = Desk()
     link = await desk.open()
@@ -280,7 +280,7 @@ async def test_a_full_link_is_closed_and_never_waited_for() -> None:
     assert await link.next() == []
 
 
-async def test_nothing_is_put_on_a_link_that_is_closed() -> None:
+async def test_a_closed_link_queues_nothing() -> None:
     """It would stay there for ever."""
     link = Link("w1", "s1")
     link.close()
@@ -289,7 +289,7 @@ async def test_nothing_is_put_on_a_link_that_is_closed() -> None:
     assert await link.next() == []
 
 
-async def test_a_welcome_brings_the_whole_credit() -> None:
+async def test_a_welcome_grants_the_full_credit() -> None:
     """DESIGN: results flow on credit that the server gives."""
     desk = Desk()
     link = await desk.open()
@@ -298,8 +298,8 @@ async def test_a_welcome_brings_the_whole_credit() -> None:
     assert link.credit == RESULTS_ON_CREDIT
 
 
-async def test_results_cost_credit_and_their_answers_give_it_back_some_at_a_time() -> None:
-    """So that the number of results on their way is bounded, and not each of them has a message more."""
+async def test_results_cost_credit_and_answers_return_it_in_batches() -> None:
+    """The number of results in flight is bounded, without a message for each of them."""
     desk = Desk()
     link = await desk.open()
     await link.next()
@@ -313,8 +313,8 @@ async def test_results_cost_credit_and_their_answers_give_it_back_some_at_a_time
     assert await link.next() == [Answer("att_0", Verdict.APPLIED), Credit(LEAST_GIVEN_BACK)]
 
 
-async def test_who_has_used_up_its_credit_gets_all_of_it_back_with_the_answers() -> None:
-    """Nobody waits for ever: what is not given back yet is less than the whole."""
+async def test_exhausted_credit_is_returned_in_full_with_the_answers() -> None:
+    """No worker waits for ever: the unreturned rest is less than the full credit."""
     desk = Desk(limit=4 * RESULTS_ON_CREDIT)
     link = await desk.open()
     for _ in range(3):
@@ -324,8 +324,8 @@ async def test_who_has_used_up_its_credit_gets_all_of_it_back_with_the_answers()
     assert not link.closed
 
 
-async def test_no_credit_is_given_while_the_inbox_is_full() -> None:
-    """HA-3: the worker keeps its results in its journal meanwhile."""
+async def test_no_credit_is_granted_while_the_inbox_is_full() -> None:
+    """HA-3: the worker keeps its results in its spool meanwhile."""
     desk = Desk(limit=2)
     link = await desk.open()
     await link.next()
@@ -338,7 +338,7 @@ async def test_no_credit_is_given_while_the_inbox_is_full() -> None:
 
 
 async def test_a_result_without_credit_closes_the_link() -> None:
-    """The worker does not keep the rules."""
+    """The worker violates the protocol."""
     desk = Desk()
     link = desk.links.open(HELLO)
     await desk.events()
@@ -349,8 +349,8 @@ async def test_a_result_without_credit_closes_the_link() -> None:
     assert await desk.events() == []
 
 
-async def test_what_always_flows_needs_no_credit() -> None:
-    """Beats, returns and refusals."""
+async def test_other_messages_need_no_credit() -> None:
+    """Heartbeats, returned attempts and refusals."""
     desk = Desk()
     link = desk.links.open(HELLO)
     await desk.events()
@@ -362,8 +362,8 @@ async def test_what_always_flows_needs_no_credit() -> None:
     assert len(await desk.events()) == 4
 
 
-async def test_credit_that_an_old_session_was_owed_does_not_add_up_in_a_new_one() -> None:
-    """A worker that connects again and again never has more than the whole."""
+async def test_credit_of_an_old_session_is_not_added_to_a_new_one() -> None:
+    """A worker that reconnects repeatedly never has more than the full credit."""
     desk = Desk()
     given = []
     for session in ("s1", "s2", "s3"):
@@ -375,7 +375,7 @@ async def test_credit_that_an_old_session_was_owed_does_not_add_up_in_a_new_one(
     assert given == [RESULTS_ON_CREDIT] * 3
 
 
-async def test_an_unfit_result_quarantines_its_task_and_the_worker_may_forget_it(hall: Hall) -> None:
+async def test_an_invalid_result_quarantines_its_task_and_is_answered(hall: Hall) -> None:
     """From the edge to the rows and back."""
     leader = await hall.lead()
     hand = await Hand("w1", leader, "s1").welcome()
@@ -387,7 +387,7 @@ async def test_an_unfit_result_quarantines_its_task_and_the_worker_may_forget_it
 
 
 async def test_a_worker_that_registers_again_gets_its_work_in_the_new_session(hall: Hall) -> None:
-    """The older link is closed, and what was sent on it is sent again as another attempt."""
+    """The old link is closed, and its unsent work is sent again as a new attempt."""
     leader = await hall.lead()
     old = await Hand("w1", leader, "s1").welcome()
     await hall.submit(job(task("a")))

@@ -1,4 +1,4 @@
-"""Questions about files (TRG-8): asked of a worker over its link, and answered to whoever waits."""
+"""File probes (TRG-8): sent to a worker over its link, and answered to the caller."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from mainspring.protocol.wire import Look, Offer, Register, Seen
 HELLO = Register("w1", "s1", Offer(1000, 1 << 30), {})
 
 
-async def test_whoever_asks_for_a_file_gets_the_workers_answer() -> None:
-    """Whatever the order of the answers; and the shard hears nothing of it."""
+async def test_a_file_probe_returns_the_answer_of_the_worker() -> None:
+    """In any order of the answers, and without an event for the shard."""
     inbox = Inbox(10)
     links = Links(inbox)
     link = links.open(HELLO)
@@ -31,12 +31,12 @@ async def test_whoever_asks_for_a_file_gets_the_workers_answer() -> None:
     assert await inbox.next(wait=0, max_events=10) == []
 
 
-async def test_without_a_worker_there_is_no_answer() -> None:
+async def test_a_file_probe_without_workers_fails() -> None:
     with pytest.raises(Unavailable):
         await Links(Inbox(10)).look("/in")
 
 
-async def test_a_worker_that_goes_leaves_nobody_waiting() -> None:
+async def test_a_disconnect_fails_the_pending_probes() -> None:
     links = Links(Inbox(10))
     link = links.open(HELLO)
     asking = asyncio.create_task(links.look("/in"))

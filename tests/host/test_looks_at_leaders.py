@@ -1,4 +1,4 @@
-"""Whoever only looks gets a part of a leader's time, and is told when there is more."""
+"""The budget of read-only introspection on leaders."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from tests.host.virtual import VirtualClock
 
 
 class ToldClock(VirtualClock):
-    """A clock that is told what time it is."""
+    """A clock that the test sets."""
 
     now = 0.0
 
     def monotonic(self) -> float:
-        """Seconds."""
+        """Return the time in seconds."""
         return self.now
 
     def pass_seconds(self, seconds: float) -> None:
-        """So much later."""
+        """Advance the clock."""
         self.now += seconds
 
 
 @pytest.fixture
 def clock() -> ToldClock:
-    """Nothing has happened yet."""
+    """A clock at zero."""
     return ToldClock()
 
 
 def take(looks: Looks, clock: ToldClock, seconds: float) -> None:
-    """A look that takes so long."""
+    """Charge a number of seconds."""
     with looks.charge():
         clock.pass_seconds(seconds)
 
 
-def test_looks_are_let_in_until_they_have_taken_too_much(clock: ToldClock) -> None:
+def test_introspection_is_admitted_until_the_debt_is_too_large(clock: ToldClock) -> None:
     looks = Looks(clock)
     take(looks, clock, MOST_SECONDS)
     take(looks, clock, 0.5)
@@ -49,8 +49,8 @@ def test_looks_are_let_in_until_they_have_taken_too_much(clock: ToldClock) -> No
     take(looks, clock, 0.1)
 
 
-def test_in_the_long_run_they_have_their_part(clock: ToldClock) -> None:
-    """Somebody asks again and again, whatever the answer is."""
+def test_in_the_long_run_introspection_gets_its_share(clock: ToldClock) -> None:
+    """With requests that are repeated at once."""
     looks, used, began = Looks(clock), 0.0, clock.monotonic()
     for _ in range(2_000):
         try:
@@ -61,7 +61,7 @@ def test_in_the_long_run_they_have_their_part(clock: ToldClock) -> None:
     assert used < PART * (clock.monotonic() - began) + 2 * MOST_SECONDS
 
 
-def test_a_look_that_fails_counts_too(clock: ToldClock) -> None:
+def test_failed_introspection_is_charged_too(clock: ToldClock) -> None:
     looks = Looks(clock)
     with suppress(ZeroDivisionError), looks.charge():
         clock.pass_seconds(2 * MOST_SECONDS)

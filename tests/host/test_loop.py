@@ -1,4 +1,4 @@
-"""The ways out of a commit, and durable before visible."""
+"""Outcomes of a commit, and no effect before its batch is durable."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ POISON = [
 
 
 async def test_a_run_goes_from_intake_to_its_end(hall: Hall) -> None:
-    """The whole way, with a worker that plays along."""
+    """With a worker."""
     await hall.lead()
     hall.play()
     (run,) = await hall.submit(chain("a", "b", "c"))
@@ -37,7 +37,7 @@ async def test_a_run_goes_from_intake_to_its_end(hall: Hall) -> None:
     assert [one.state for one in await hall.tasks(run)] == [S.SUCCEEDED] * 3
 
 
-async def test_nothing_is_let_out_while_its_commit_is_under_way(hall: Hall) -> None:
+async def test_no_effect_is_released_during_its_commit(hall: Hall) -> None:
     """STA-3: the assignment waits for the store, however slow it is."""
     leader = await hall.lead()
     hand = await Hand("w1", leader, "s1").welcome()
@@ -54,7 +54,7 @@ async def test_nothing_is_let_out_while_its_commit_is_under_way(hall: Hall) -> N
 
 
 async def test_an_answer_follows_the_commit_of_its_result(hall: Hall) -> None:
-    """STA-3, I-50: when the worker may forget it, it is durable."""
+    """STA-3, I-50: the result is durable before the worker may forget it."""
     leader = await hall.lead()
     hand = await Hand("w1", leader, "s1").welcome()
     (run,) = await hall.submit(job(task("a")))
@@ -64,8 +64,8 @@ async def test_an_answer_follows_the_commit_of_its_result(hall: Hall) -> None:
     assert (await hall.tasks(run))[0].state is S.SUCCEEDED
 
 
-async def test_while_the_store_is_gone_the_same_batch_is_repeated_and_nothing_is_let_out(hall: Hall) -> None:
-    """HA-4: nothing was let out, so nothing has to be undone; then everything resumes by itself."""
+async def test_during_an_outage_the_same_batch_is_retried_and_no_effect_released(hall: Hall) -> None:
+    """HA-4: nothing has to be undone, and work resumes afterwards."""
     leader = await hall.lead()
     hand = await Hand("w1", leader, "s1").welcome()
     hall.store.trouble = lambda term, number, batch: Trouble.GONE
@@ -82,8 +82,8 @@ async def test_while_the_store_is_gone_the_same_batch_is_repeated_and_nothing_is
     await hand.hear(Assign, within=1.0)
 
 
-async def test_a_batch_whose_answer_was_lost_is_recognised_by_its_number(hall: Hall) -> None:
-    """It is written once, and its effects are let out once."""
+async def test_a_batch_with_a_lost_answer_is_recognized_by_its_number(hall: Hall) -> None:
+    """It is written once, and its effects are released once."""
     leader = await hall.lead()
     hand = await Hand("w1", leader, "s1").welcome()
     lost: list[int] = []
@@ -105,8 +105,8 @@ async def test_a_batch_whose_answer_was_lost_is_recognised_by_its_number(hall: H
     assert await hall.ended(run) is RunState.SUCCEEDED
 
 
-async def test_a_leader_that_is_fenced_drops_everything_and_lets_nothing_out(hall: Hall) -> None:
-    """HA-1: somebody else has taken the shard meanwhile."""
+async def test_a_fenced_leader_drops_everything_and_releases_no_effect(hall: Hall) -> None:
+    """HA-1: another host has taken the shard."""
     leader = await hall.lead()
     hand = await Hand("w1", leader, "s1").welcome()
     (run,) = await hall.submit(job(task("a")))
@@ -122,8 +122,8 @@ async def test_a_leader_that_is_fenced_drops_everything_and_lets_nothing_out(hal
     assert SHARD not in hall.hosts["h1"].leaders
 
 
-async def test_whoever_waits_for_an_answer_hears_that_the_term_is_over(hall: Hall) -> None:
-    """Nobody is left waiting."""
+async def test_pending_replies_fail_at_the_end_of_the_term(hall: Hall) -> None:
+    """No caller is left waiting."""
     await hall.lead()
     (run,) = await hall.submit(job(task("a")))
     hall.store._writer.execute("UPDATE shards SET epoch = epoch + 1, nonce = 1")
@@ -132,8 +132,8 @@ async def test_whoever_waits_for_an_answer_hears_that_the_term_is_over(hall: Hal
         await hall.ask(CancelRun, run)
 
 
-async def test_a_result_that_the_store_refuses_is_isolated_and_the_others_are_taken(hall: Hall) -> None:
-    """Rejected: a lone surrogate passes as JSON at the edge, and no store takes it."""
+async def test_a_result_that_the_store_rejects_is_isolated(hall: Hall) -> None:
+    """Rejected: a lone surrogate passes as JSON at the edge, and no store accepts it."""
     leader = await hall.lead()
     hand = await Hand("w1", leader, "s1").welcome()
     good, bad = [(await hall.submit(job(task(name))))[0] for name in ("good", "bad")]
@@ -161,10 +161,8 @@ async def test_a_result_that_the_store_refuses_is_isolated_and_the_others_are_ta
 
 
 @pytest.mark.parametrize("poison", POISON, ids=lambda event: type(event).__name__)
-async def test_an_event_that_makes_the_shard_fail_is_put_on_record_and_the_others_go_on(
-    hall: Hall, poison: Event
-) -> None:
-    """An exception while deciding: the events of the same turn are taken all the same."""
+async def test_an_event_that_makes_the_shard_fail_is_recorded_as_rejected(hall: Hall, poison: Event) -> None:
+    """The other events of the turn are handled."""
     leader = await hall.lead()
     hall.play()
     hall.store.commit_seconds = 0.05
@@ -179,8 +177,8 @@ async def test_an_event_that_makes_the_shard_fail_is_put_on_record_and_the_other
     assert len(hall.rows("SELECT * FROM outbox WHERE kind = 'alert'")) == 2
 
 
-async def test_a_leader_that_breaks_altogether_is_followed_by_another_term(hall: Hall) -> None:
-    """Not even the record of this event can be made. The shard is led again when the lease is over."""
+async def test_a_leader_that_fails_completely_is_followed_by_another_term(hall: Hall) -> None:
+    """The event can't even be recorded. The shard is led again when the lease has expired."""
     leader = await hall.lead()
     hall.play()
     leader.inbox.put(SpreadStep(run_id=[], kind=SpreadKind.ADOPT))  # type: ignore[arg-type]
@@ -191,8 +189,8 @@ async def test_a_leader_that_breaks_altogether_is_followed_by_another_term(hall:
     assert hall.rows("SELECT count(*) FROM terms") == [(2,)]
 
 
-async def test_a_stale_memory_is_loaded_again_and_goes_on(hall: Hall) -> None:
-    """StaleWrite: the row is not as the memory believes. Nothing is lost but a turn."""
+async def test_a_stale_memory_is_loaded_again(hall: Hall) -> None:
+    """StaleWrite: a row differs from the memory. Only the turn is lost."""
     leader = await hall.lead()
     hand = await Hand("w1", leader, "s1").welcome()
     (run,) = await hall.submit(job(task("a")))
@@ -205,7 +203,7 @@ async def test_a_stale_memory_is_loaded_again_and_goes_on(hall: Hall) -> None:
 
 
 async def test_open_sessions_stay_open_when_the_memory_is_loaded_again(hall: Hall) -> None:
-    """The workers notice nothing."""
+    """Workers notice nothing."""
     leader = await hall.lead()
     hand = await Hand("w1", leader, "s1").welcome()
     await hall.submit(job(task("a")))
@@ -219,7 +217,7 @@ async def test_open_sessions_stay_open_when_the_memory_is_loaded_again(hall: Hal
     assert not hand.link.closed
 
 
-async def test_events_that_come_while_a_commit_is_under_way_share_the_next_one(hall: Hall) -> None:
+async def test_events_during_a_commit_share_the_next_one(hall: Hall) -> None:
     """Group commit without a timer."""
     leader = await hall.lead()
     hand = await Hand("w1", leader, "s1", cores=50).welcome()
@@ -238,8 +236,8 @@ async def test_events_that_come_while_a_commit_is_under_way_share_the_next_one(h
     assert sum(1 for call in hall.store.calls if call.batch.attempts) <= 5
 
 
-async def test_a_batch_is_sent_before_all_that_waits_is_taken(hall: Hall) -> None:
-    """The store works while the shard takes the rest."""
+async def test_a_batch_is_sent_before_the_rest_of_the_inbox_is_handled(hall: Hall) -> None:
+    """The store works while the shard handles the rest."""
     leader = await hall.lead()
     hand = await Hand("w1", leader, "s1", cores=400).welcome()
     await hall.submit(wide(400))
@@ -273,8 +271,8 @@ async def test_an_idle_leader_renews_its_lease_every_second(hall: Hall) -> None:
     assert all(call.batch.rows() == 0 for call in hall.store.calls)
 
 
-async def test_an_act_is_answered_when_it_is_durable(hall: Hall) -> None:
-    """STA-3 for people."""
+async def test_an_action_is_answered_when_it_is_durable(hall: Hall) -> None:
+    """STA-3 for actions."""
     await hall.lead()
     (run,) = await hall.submit(job(task("a")))
 

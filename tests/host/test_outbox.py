@@ -1,4 +1,4 @@
-"""Delivery: at least once, in order for each key, and what fails holds back its own key only."""
+"""Outbox delivery: at least once, in order per key; a failing row delays its own key only."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.shard.jobs import job, task
 
 
 class Receiver:
-    """Takes rows, or fails as often as it is told to."""
+    """Records rows, and can be made to fail."""
 
     def __init__(self) -> None:
         self.got: list[str] = []
@@ -34,12 +34,12 @@ class Receiver:
         self.times.append(asyncio.get_running_loop().time())
         if self.failing.get(row.id, 0) > 0:
             self.failing[row.id] -= 1
-            raise ConnectionError("nobody there")
+            raise ConnectionError("not reachable")
         self.got.append(row.id)
 
 
 async def send(hall: Hall, *rows: tuple[str, str], kind: str = "news") -> None:
-    """Write rows (id, key) to the outbox, as a batch does."""
+    """Write rows (id, key) to the outbox, like a batch."""
     await hall.store.ensure_shard(SHARD)
     now = hall.clock.wall()
     outgoing = [Outgoing(id=name, key=key, kind=kind, payload="{}", created_at=now) for name, key in rows]
@@ -50,18 +50,18 @@ async def send(hall: Hall, *rows: tuple[str, str], kind: str = "news") -> None:
 
 @pytest.fixture
 def receiver() -> Receiver:
-    """Somebody outside."""
+    """A receiver."""
     return Receiver()
 
 
 @pytest.fixture
 def delivery(hall: Hall, receiver: Receiver) -> OutboxDelivery:
-    """A host's part in the delivery."""
+    """The delivery of one host."""
     return OutboxDelivery(hall.store, hall.clock, "h1", {"news": receiver})
 
 
 async def deliver_all(hall: Hall, delivery: OutboxDelivery, seconds: float) -> None:
-    """Let the delivery run for a while."""
+    """Run the delivery for a while."""
     running = asyncio.create_task(delivery.run())
     await hall.wait(seconds)
     running.cancel()
@@ -75,7 +75,7 @@ async def test_rows_of_one_key_are_delivered_in_order(hall: Hall, delivery: Outb
     assert receiver.got == [f"n{n}" for n in range(10)]
 
 
-async def test_a_row_is_delivered_once_when_all_goes_well(
+async def test_a_row_is_delivered_once_without_failures(
     hall: Hall, delivery: OutboxDelivery, receiver: Receiver
 ) -> None:
     """And marked."""
@@ -86,10 +86,10 @@ async def test_a_row_is_delivered_once_when_all_goes_well(
     assert sorted(receiver.got) == ["n1", "n2"]
 
 
-async def test_a_row_that_fails_is_tried_again_with_longer_and_longer_pauses(
+async def test_a_failed_row_is_retried_with_exponential_backoff(
     hall: Hall, delivery: OutboxDelivery, receiver: Receiver
 ) -> None:
-    """Until it is taken."""
+    """Until it is delivered."""
     receiver.failing = {"n1": 4}
     await send(hall, ("n1", "a"))
     await deliver_all(hall, delivery, 60.0)
@@ -101,8 +101,8 @@ async def test_a_row_that_fails_is_tried_again_with_longer_and_longer_pauses(
     assert pauses[0] >= FIRST_PAUSE.total_seconds()
 
 
-async def test_a_pause_does_not_grow_for_ever(hall: Hall, delivery: OutboxDelivery, receiver: Receiver) -> None:
-    """Somebody who is away for five hours hears of it soon after."""
+async def test_the_backoff_is_capped(hall: Hall, delivery: OutboxDelivery, receiver: Receiver) -> None:
+    """A receiver that was down for five hours gets the row soon after."""
     receiver.failing = {"n1": 40}
     await send(hall, ("n1", "a"))
     await deliver_all(hall, delivery, 20_000.0)
@@ -112,9 +112,7 @@ async def test_a_pause_does_not_grow_for_ever(hall: Hall, delivery: OutboxDelive
     assert receiver.got == ["n1"]
 
 
-async def test_a_row_that_fails_holds_back_its_own_key_only(
-    hall: Hall, delivery: OutboxDelivery, receiver: Receiver
-) -> None:
+async def test_a_failed_row_delays_its_own_key_only(hall: Hall, delivery: OutboxDelivery, receiver: Receiver) -> None:
     """What comes behind it waits, others don't."""
     receiver.failing = {"bad": 3}
     await send(hall, ("bad", "a"), ("behind", "a"), ("free", "b"))
@@ -125,7 +123,7 @@ async def test_a_row_that_fails_holds_back_its_own_key_only(
     assert receiver.got == ["free", "bad", "behind"]
 
 
-async def test_a_kind_that_nobody_receives_is_kept(hall: Hall, delivery: OutboxDelivery, receiver: Receiver) -> None:
+async def test_rows_without_a_receiver_are_kept(hall: Hall, delivery: OutboxDelivery, receiver: Receiver) -> None:
     """A host with the receiver may come."""
     await send(hall, ("n1", "a"), kind="other")
     await deliver_all(hall, delivery, 10.0)
@@ -135,10 +133,10 @@ async def test_a_kind_that_nobody_receives_is_kept(hall: Hall, delivery: OutboxD
     assert "other" in str(fault)
 
 
-async def test_a_row_that_another_host_has_in_hands_is_left_to_it(
+async def test_a_row_leased_by_another_host_is_left_to_it(
     hall: Hall, delivery: OutboxDelivery, receiver: Receiver
 ) -> None:
-    """Until its lease is over: then it had died."""
+    """Until the lease expires."""
     await send(hall, ("n1", "a"))
     await hall.store.take_outgoing("h2", 10, LEASE)
     await deliver_all(hall, delivery, LEASE.total_seconds() - 2)
@@ -149,7 +147,7 @@ async def test_a_row_that_another_host_has_in_hands_is_left_to_it(
 
 
 class Waiter:
-    """Takes rows, and comes back when it is told to."""
+    """Records rows, and returns when the test says so."""
 
     def __init__(self) -> None:
         self.got: list[str] = []
@@ -160,8 +158,8 @@ class Waiter:
         await self.may_end.wait()
 
 
-async def test_a_receiver_that_waits_aside_holds_up_nobody(hall: Hall, receiver: Receiver) -> None:
-    """And gets each row once, however often somebody looks meanwhile; rows of one key stay in order."""
+async def test_a_slow_concurrent_receiver_delays_no_other(hall: Hall, receiver: Receiver) -> None:
+    """It gets each row once, however many passes there are meanwhile; rows of one key stay in order."""
     waiter = Waiter()
     delivery = OutboxDelivery(hall.store, hall.clock, "h1", {"news": receiver, "slow": waiter}, aside={"slow"})
     await send(hall, *((f"s{number}", f"k{number}") for number in range(AT_ONCE)), ("behind", "k0"), kind="slow")
@@ -179,7 +177,7 @@ async def test_a_receiver_that_waits_aside_holds_up_nobody(hall: Hall, receiver:
     assert hall.rows("SELECT count(*) FROM outbox WHERE delivered_at IS NULL") == [(0,)]
 
 
-async def test_a_receiver_aside_that_does_not_come_back_is_left_before_the_lease_is_over(hall: Hall) -> None:
+async def test_a_hanging_concurrent_receiver_times_out_before_the_lease(hall: Hall) -> None:
     """Then it is a failure like any other."""
     waiter = Waiter()
     delivery = OutboxDelivery(hall.store, hall.clock, "h1", {"news": waiter}, aside={"news"})
@@ -194,7 +192,7 @@ async def test_a_receiver_aside_that_does_not_come_back_is_left_before_the_lease
 
 
 async def test_the_end_of_a_watched_run_reaches_its_receiver(hall: Hall) -> None:
-    """From the shard's batch to somebody outside."""
+    """From the shard's batch to the receiver."""
     got = Receiver()
     delivery = OutboxDelivery(hall.store, hall.clock, "h1", {"run.ended": got})
     await hall.lead()
@@ -207,7 +205,7 @@ async def test_the_end_of_a_watched_run_reaches_its_receiver(hall: Hall) -> None
 
 
 class GroupReceiver:
-    """Takes rows together, unless a bad one is among them."""
+    """Records rows in groups; fails if a bad row is among them."""
 
     def __init__(self) -> None:
         self.groups: list[list[str]] = []
@@ -220,8 +218,8 @@ class GroupReceiver:
         self.groups.append(ids)
 
 
-async def test_rows_of_a_kind_go_together(hall: Hall) -> None:
-    """Each of another key, as one call."""
+async def test_rows_of_a_kind_are_delivered_together(hall: Hall) -> None:
+    """With distinct keys, in one call."""
     together = GroupReceiver()
     delivery = OutboxDelivery(hall.store, hall.clock, "h1", {}, together={"news": together})
     await send(hall, ("n1", "a"), ("n2", "b"), ("n3", "a"))
@@ -231,8 +229,8 @@ async def test_rows_of_a_kind_go_together(hall: Hall) -> None:
     assert together.groups == [["n1", "n2"], ["n3"]]
 
 
-async def test_one_bad_row_of_a_group_holds_back_only_itself(hall: Hall) -> None:
-    """Then each is handed over alone."""
+async def test_a_bad_row_of_a_group_delays_only_itself(hall: Hall) -> None:
+    """Then each row is delivered separately."""
     together = GroupReceiver()
     together.bad = "n2"
     delivery = OutboxDelivery(hall.store, hall.clock, "h1", {}, together={"news": together})

@@ -1,4 +1,4 @@
-"""How long a batch may be, and what is held while the store is slow (HA-4)."""
+"""Batch size, and which priorities are held while the store is slow (HA-4)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ P0, P1, P2 = Priority
 
 
 def after(seconds: float, *, commits: int = 60, rows: int = 1_000, pace: Pace | None = None) -> Pace:
-    """A pace that has seen so many commits of one length."""
+    """A batch sizer after a number of equal commits."""
     pace = pace or Pace()
     for _ in range(commits):
         pace.observe(rows, seconds)
@@ -25,7 +25,7 @@ def after(seconds: float, *, commits: int = 60, rows: int = 1_000, pace: Pace | 
 
 @given(st.lists(st.tuples(st.integers(0, 100_000), st.floats(0, 1_000)), max_size=50))
 def test_a_batch_is_never_under_200_and_never_over_5000_rows(commits: list[tuple[int, float]]) -> None:
-    """Whatever the store did."""
+    """After any commits."""
     pace = Pace()
     for rows, seconds in commits:
         pace.observe(rows, seconds)
@@ -43,8 +43,8 @@ def test_a_slow_store_gets_short_batches() -> None:
     assert after(1.0).rows() == LEAST_ROWS
 
 
-def test_the_part_that_grows_with_the_rows_is_aimed_at_25_ms() -> None:
-    """Ten milliseconds that every commit pays don't count."""
+def test_the_cost_of_rows_is_aimed_at_25_ms() -> None:
+    """A fixed cost of ten milliseconds does not count."""
     pace = Pace()
     for n in range(200):
         rows = 400 + 100 * (n % 5)
@@ -69,7 +69,7 @@ def test_one_slow_commit_holds_nothing() -> None:
 
 
 def test_one_slow_commit_does_not_make_batches_short() -> None:
-    """The next ones cost what they cost before; a store that stays slow is known after a few of them."""
+    """The next ones cost what they did before; a lasting change shows after a few commits."""
     usual = after(0.02).rows()
     pace = after(0.02)
     pace.observe(1_000, 2.0)
@@ -78,21 +78,21 @@ def test_one_slow_commit_does_not_make_batches_short() -> None:
     assert after(2.0, commits=12, pace=pace).rows() == LEAST_ROWS
 
 
-def test_a_store_that_cost_nothing_may_become_slow() -> None:
+def test_a_store_without_measurable_cost_may_become_slow() -> None:
     """However long it seemed to be free."""
     assert after(1.0, commits=12, pace=after(0.0, commits=5_000)).rows() == LEAST_ROWS
 
 
 @pytest.mark.parametrize(("slow", "better", "hold"), [(0.6, 0.4, P2), (0.6, 0.2, None), (2.0, 1.0, P1), (2.0, 0.6, P2)])
-def test_what_is_held_stays_held_until_commits_take_half_as_long(
+def test_held_priorities_are_released_when_commits_take_half_as_long(
     slow: float, better: float, hold: Priority | None
 ) -> None:
-    """HA-4: with hysteresis, so that it does not flutter."""
+    """HA-4: with hysteresis, so that it does not flap."""
     assert after(better, pace=after(slow)).hold is hold
 
 
-def test_a_store_that_recovers_releases_p1_before_p2() -> None:
-    """HA-4: in the order of importance."""
+def test_a_recovering_store_releases_p1_before_p2() -> None:
+    """HA-4: by priority."""
     pace = after(3.0)
     seen: list[Priority | None] = []
     for _ in range(60):
@@ -103,7 +103,7 @@ def test_a_store_that_recovers_releases_p1_before_p2() -> None:
     assert seen == [P1, P2, None]
 
 
-async def test_p2_waits_while_commits_are_slow_and_runs_when_they_are_quick_again(hall: Hall) -> None:
+async def test_p2_waits_while_commits_are_slow_and_runs_when_they_are_fast_again(hall: Hall) -> None:
     """HA-4, from the store to the worker: P0 is served throughout."""
     leader = await hall.lead()
     hall.play()

@@ -1,4 +1,4 @@
-"""How leaders are reached without a network, and how long a worker is waited for."""
+"""The leader client without a network, and the timeout of file probes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.host.hall import SHARD, Hall, Hand, Trouble
 ONE_TASK = JobSpec(name="one", tasks=(TaskSpec(name="only"),))
 
 
-async def test_nobody_leads(hall: Hall) -> None:
-    """Whoever asks comes back later."""
+async def test_a_shard_without_a_leader_raises_not_leading(hall: Hall) -> None:
+    """The caller retries later."""
     reach = HostReach(await hall.start())
     with pytest.raises(NotLeading):
         await reach.ask(SHARD, CancelRun(run_id="run_1", by="ann"))
@@ -27,7 +27,7 @@ async def test_nobody_leads(hall: Hall) -> None:
         await reach.diagnose(SHARD, "run_1")
 
 
-async def test_a_leader_that_has_not_read_what_there_is_says_nothing_of_it(hall: Hall) -> None:
+async def test_a_leader_that_is_still_loading_gives_no_diagnosis(hall: Hall) -> None:
     hall.store.read_seconds = 2.0
     leader = await hall.lead()
     reach = HostReach(hall.hosts["h1"])
@@ -44,8 +44,8 @@ async def test_a_leader_that_has_not_read_what_there_is_says_nothing_of_it(hall:
     assert await reach.diagnose(SHARD, "run_1") is None
 
 
-async def test_a_leader_that_can_not_write_says_how_old_it_is_and_advises_nothing(hall: Hall) -> None:
-    """With a lease that is long enough for it to be still in office."""
+async def test_a_leader_that_can_not_write_reports_its_age_and_gives_no_advice(hall: Hall) -> None:
+    """With a lease that is long enough for it to lead still."""
     await hall.start(lease=60.0)
     leader = await hall.leader()
     (run,) = await hall.submit(ONE_TASK)
@@ -62,8 +62,8 @@ async def test_a_leader_that_can_not_write_says_how_old_it_is_and_advises_nothin
     assert (stale.reason, stale.is_stale(), stale.acts) == (Reason.SCHEDULER_LAG, True, ())
 
 
-async def test_a_worker_whose_disk_hangs_is_not_waited_for(hall: Hall) -> None:
-    """It has been asked, and says nothing."""
+async def test_a_probe_of_a_hanging_disk_times_out(hall: Hall) -> None:
+    """The worker was asked, and does not answer."""
     hand = await Hand("w1", await hall.lead(), "s1").welcome()
     began = hall.clock.monotonic()
     with pytest.raises(Unavailable) as caught:
@@ -73,7 +73,7 @@ async def test_a_worker_whose_disk_hangs_is_not_waited_for(hall: Hall) -> None:
     assert (await hand.hear(Look)).path == "/data/ready"
 
 
-async def test_only_so_many_copies_are_played_at_once_and_the_verdict_comes_without_one(hall: Hall) -> None:
+async def test_concurrent_simulations_are_limited_and_the_diagnosis_comes_without_one(hall: Hall) -> None:
     leader = await hall.lead()
     (run,) = await hall.submit(ONE_TASK)
     await hall.until(lambda: run in leader.shard.memory.runs)

@@ -1,4 +1,4 @@
-"""Other measures while a host leads (OPS-5)."""
+"""Changes of settings while a host leads (OPS-5)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from tests.host.hall import SHARD, Hall, Hand
 from tests.shard.jobs import job, task
 
 
-async def test_present_and_later_leaders_go_by_them(hall: Hall) -> None:
-    """From the next turn on, which comes by itself; also after the memory was loaded again."""
+async def test_settings_apply_to_present_and_later_leaders(hall: Hall) -> None:
+    """From the next turn on, also after a reload of the memory."""
     leader = await hall.lead()
     tuning = Tuning(growth_burst=7)
 
@@ -23,8 +23,8 @@ async def test_present_and_later_leaders_go_by_them(hall: Hall) -> None:
     assert (await hall.leader()).shard.memory.tuning is tuning
 
 
-async def test_both_watches_over_silence_go_by_them(hall: Hall) -> None:
-    """LIV-1: what runs on a silent worker is taken back after the new time, and not before."""
+async def test_settings_apply_to_both_watches_over_workers(hall: Hall) -> None:
+    """LIV-1: tasks of a silent worker are rescheduled after the new time, and not before."""
     leader = await hall.lead()
     hall.hosts["h1"].retune(Tuning(suspect_after_seconds=30.0, lost_after_seconds=40.0))
     hand = await Hand("w1", leader, "s1").welcome()

@@ -1,4 +1,4 @@
-"""What people decide reaches the API's edge and every leader, on this server at once and on others within seconds."""
+"""Sharing rules reach the API and every leader, on this server at once and on others within seconds."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.host.hall import SHARD, Hall
 
 
 def entry(act: str) -> AuditEntry:
-    """Somebody decides something."""
+    """The audit entry of a change."""
     return AuditEntry(id="req_1", tenant=INSTALLATION, actor="token:ann", source="", act=act, object="x")
 
 
 async def set_quota(hall: Hall, weight: float, tenant: str = "acme") -> None:
-    """Somebody sets a quota, on some server."""
+    """Set a quota, on any server."""
     row = QuotaRow(
         tenant=tenant, pool="", quota=Quota(weight=weight), raised=None, version=0, updated_at=EPOCH, updated_by="ann"
     )
@@ -31,13 +31,13 @@ async def set_quota(hall: Hall, weight: float, tenant: str = "acme") -> None:
 
 
 async def freeze(hall: Hall) -> None:
-    """Somebody freezes everything, on some server."""
+    """Freeze everything, on any server."""
     row = FreezeRow(kind=FreezeKind.ALL, subject="", why="a change", by="ann", since=EPOCH, until=None)
     await hall.store.freeze(row, entry("freeze"))
 
 
 class CountedRules:
-    """The rules of a store, counted, and not always there."""
+    """The rules of a store, with counted reads and simulated outages."""
 
     def __init__(self, hall: Hall) -> None:
         self._hall = hall
@@ -47,13 +47,13 @@ class CountedRules:
         self.is_gone = False
 
     async def rules_version(self) -> int:
-        """The number."""
+        """Return the version."""
         if self.is_gone:
             raise Unavailable("the store is gone")
         return await self._store.rules_version()
 
     async def rules(self) -> AllRules:
-        """All of it."""
+        """Return all rules."""
         self.reads += 1
         rules = await self._store.rules()
         await self._hall.wait(self.seconds)
@@ -62,13 +62,13 @@ class CountedRules:
 
 @pytest_asyncio.fixture
 async def counted(hall: Hall) -> CountedRules:
-    """The rules of the hall's store."""
+    """The rules of the store."""
     return CountedRules(hall)
 
 
 @pytest_asyncio.fixture
 async def followed(hall: Hall, counted: CountedRules) -> AsyncIterator[FollowedRules]:
-    """A server that follows."""
+    """A server that follows the rules."""
     followed = FollowedRules(counted, hall.clock)  # type: ignore[arg-type]
     running = asyncio.create_task(followed.run())
     yield followed
@@ -87,26 +87,26 @@ async def test_a_change_on_another_server_is_known_a_second_later(
     await hall.wait(1.1)
     assert [row.quota.weight for row in followed.now.quotas] == [3.0]
     await hall.wait(5.0)
-    assert (told[-1:], counted.reads) == ([1], 2), "it is read when it is another, and only then"
+    assert (told[-1:], counted.reads) == ([1], 2), "it is read only if the version changed"
 
 
-async def test_who_changed_something_knows_it_at_once(hall: Hall, followed: FollowedRules) -> None:
+async def test_a_change_on_this_server_is_known_at_once(hall: Hall, followed: FollowedRules) -> None:
     await hall.wait(0.1)
     await set_quota(hall, 3.0)
     assert (await followed.refresh()).version == followed.now.version == 1
 
 
-async def test_who_does_not_follow_reads_before_it_says_that_there_is_nothing(hall: Hall) -> None:
+async def test_known_reads_the_rules_if_they_were_never_read(hall: Hall) -> None:
     await set_quota(hall, 3.0)
     followed = FollowedRules(hall.store, hall.clock)
     assert followed.now.quotas == ()
     assert [row.tenant for row in (await followed.known()).quotas] == ["acme"]
 
 
-async def test_of_two_reads_at_once_the_later_one_counts(
+async def test_of_two_concurrent_reads_the_later_one_counts(
     hall: Hall, followed: FollowedRules, counted: CountedRules
 ) -> None:
-    """The follower reads, and that takes long; meanwhile somebody here changes something, and reads it."""
+    """A slow read is in progress while a change is made here and read."""
     await hall.wait(0.1)
     counted.seconds = 0.5
     told: list[int] = []
@@ -120,7 +120,7 @@ async def test_of_two_reads_at_once_the_later_one_counts(
     assert (told, followed.now.version) == ([1, 2], 2)
 
 
-async def test_a_store_that_is_gone_changes_nothing(hall: Hall, followed: FollowedRules, counted: CountedRules) -> None:
+async def test_a_store_outage_keeps_the_rules(hall: Hall, followed: FollowedRules, counted: CountedRules) -> None:
     await set_quota(hall, 3.0)
     await hall.wait(1.1)
     counted.is_gone = True
@@ -139,7 +139,7 @@ async def test_a_new_leader_has_the_rules_before_its_first_turn(hall: Hall) -> N
     assert leader.shard.memory.rules.quotas["acme"].quota.weight == 3.0
 
 
-async def test_leaders_go_by_a_change_from_their_next_turn_on(hall: Hall, followed: FollowedRules) -> None:
+async def test_changes_apply_from_the_next_turn_on(hall: Hall, followed: FollowedRules) -> None:
     leader = await hall.lead()
     followed.on_change = hall.hosts["h1"].rule
     await set_quota(hall, 3.0)
@@ -150,7 +150,7 @@ async def test_leaders_go_by_a_change_from_their_next_turn_on(hall: Hall, follow
 
 
 async def test_a_leader_that_loads_again_keeps_the_newest_rules(hall: Hall, followed: FollowedRules) -> None:
-    """A read of the rules that took long does not undo what was heard meanwhile."""
+    """A slow read of the rules does not undo a change that arrived meanwhile."""
     leader = await hall.lead()
     await set_quota(hall, 3.0)
     hall.hosts["h1"].rule(await followed.refresh())

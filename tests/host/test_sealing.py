@@ -1,4 +1,4 @@
-"""Entries of the audit log are sealed within a second, and the heads of the chains are told outside (SEC-4)."""
+"""Entries of the audit log are sealed within a second, and the heads of the chains are logged (SEC-4)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.host.hall import Hall
 
 
 def entry(number: int, tenant: str = "acme") -> AuditEntry:
-    """Somebody did something."""
+    """An audit entry."""
     return AuditEntry(
         id=f"req_{tenant}{number}", tenant=tenant, actor="token:ann", source="127.0.0.1", act="cancel_run", object="run"
     )
@@ -24,7 +24,7 @@ def entry(number: int, tenant: str = "acme") -> AuditEntry:
 
 @pytest_asyncio.fixture
 async def sealing(hall: Hall) -> AsyncIterator[None]:
-    """Two servers seal."""
+    """Two servers that seal."""
     running = [asyncio.create_task(Sealer(hall.store, hall.clock).run()) for _ in range(2)]
     yield
     for one in running:
@@ -43,7 +43,7 @@ async def test_an_entry_is_sealed_within_a_second_and_once(hall: Hall, sealing: 
         assert list(ChainCheck(tenant).faults_in(rows)) == []
 
 
-async def test_more_than_fits_one_part_is_sealed_in_several(hall: Hall) -> None:
+async def test_many_entries_are_sealed_in_several_batches(hall: Hall) -> None:
     many = 2 * SEALED_AT_ONCE + 1
     await hall.store.record([entry(number) for number in range(many)])
 
@@ -52,7 +52,7 @@ async def test_more_than_fits_one_part_is_sealed_in_several(hall: Hall) -> None:
     assert [head.seq for head in await hall.store.audit_heads("", 10)] == [many]
 
 
-async def test_a_store_that_is_gone_for_a_while_is_waited_for(hall: Hall, sealing: None) -> None:
+async def test_sealing_continues_after_a_store_outage(hall: Hall, sealing: None) -> None:
     real, failed = hall.store.seal_audit, 0
 
     async def sometimes(limit: int, seal: Seal) -> list[ChainHead]:
@@ -69,7 +69,7 @@ async def test_a_store_that_is_gone_for_a_while_is_waited_for(hall: Hall, sealin
     assert [row.seq for row in await hall.store.audit_chain("acme", 0, 100)] == [1]
 
 
-async def test_heads_of_chains_that_grew_are_logged_once_a_minute_and_at_the_end(hall: Hall) -> None:
+async def test_heads_of_changed_chains_are_logged_once_a_minute_and_at_the_end(hall: Hall) -> None:
     sealer = Sealer(hall.store, hall.clock)
     with capture_logs() as logs:
         running = asyncio.create_task(sealer.run())

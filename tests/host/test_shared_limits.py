@@ -1,4 +1,4 @@
-"""Two pools share the limits of groups: whatever each of them does, together they stay within (PLC-12)."""
+"""Two pools share the limits of groups and stay within them together (PLC-12)."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ MEMBER = JobSpec(name="member", tasks=(TaskSpec(name="only", groups=("gpu",)),))
 
 
 class Pair:
-    """Two pools, led by one host, with a worker each that has room for everything."""
+    """Two pools, led by one host, each with a worker that has capacity for everything."""
 
     def __init__(self, hall: Hall) -> None:
         self.hall = hall
         self.rules = FollowedRules(hall.store, hall.clock)
         self.started: list[tuple[float, str]] = []
-        """When what started, and in which pool."""
+        """Starts: time, task and pool."""
         self._running: list[asyncio.Task[None]] = []
 
     async def open(self) -> None:
-        """Everything runs."""
+        """Start everything."""
         await self.hall.store.ensure_shard(OTHER)
         host = await self.hall.start()
         self.rules.on_change = host.rule
@@ -42,12 +42,12 @@ class Pair:
             self._running.append(asyncio.create_task(self._serve(pool)))
 
     async def close(self) -> None:
-        """Everything ends."""
+        """Stop everything."""
         for task in self._running:
             task.cancel()
 
     async def limit(self, most: int, per_seconds: float | None = None) -> None:
-        """Somebody defines the group."""
+        """Define the group."""
         row = GroupRow(
             tenant="acme", name="gpu", most=most, per_seconds=per_seconds, note="", version=0, updated_at=EPOCH,
             updated_by="ann",
@@ -57,13 +57,13 @@ class Pair:
         await self.rules.refresh()
 
     def ended(self) -> int:
-        """How many runs are over."""
+        """Return the number of ended runs."""
         (count,) = self.hall.rows("SELECT count(*) FROM runs WHERE ended_at IS NOT NULL")[0]
         assert isinstance(count, int)
         return count
 
     def most_at_once(self) -> int:
-        """How many ran at the same time, at the most."""
+        """Return the maximum number of concurrent tasks."""
         starts = [at for at, _ in self.started]
         return max(sum(at <= start < at + TASK_SECONDS for at in starts) for start in starts)
 
@@ -89,7 +89,7 @@ async def pair(hall: Hall) -> AsyncIterator[Pair]:
     await pair.close()
 
 
-async def test_a_concurrency_group_holds_for_both_together(hall: Hall, pair: Pair) -> None:
+async def test_a_concurrency_group_limits_both_pools_together(hall: Hall, pair: Pair) -> None:
     """The first has all of it when the second comes, and then half each."""
     await pair.limit(4)
     await hall.submit(MEMBER, runs=40)
@@ -104,7 +104,7 @@ async def test_a_concurrency_group_holds_for_both_together(hall: Hall, pair: Pai
     assert both.count(OTHER) > 5
 
 
-async def test_a_group_of_one_goes_round(hall: Hall, pair: Pair) -> None:
+async def test_a_group_of_one_alternates(hall: Hall, pair: Pair) -> None:
     await pair.limit(1)
     await hall.submit(MEMBER, runs=8)
     await hall.submit(MEMBER, runs=8, shard=OTHER)
@@ -114,7 +114,7 @@ async def test_a_group_of_one_goes_round(hall: Hall, pair: Pair) -> None:
     assert {first.count(SHARD), first.count(OTHER)} <= {3, 4, 5}
 
 
-async def test_a_group_that_is_made_smaller_is_soon_kept(hall: Hall, pair: Pair) -> None:
+async def test_a_lowered_group_limit_is_soon_met(hall: Hall, pair: Pair) -> None:
     await pair.limit(6)
     for pool in (SHARD, OTHER):
         await hall.submit(MEMBER, runs=30, shard=pool)
@@ -126,7 +126,7 @@ async def test_a_group_that_is_made_smaller_is_soon_kept(hall: Hall, pair: Pair)
     assert pair.most_at_once() == 2
 
 
-async def test_a_rate_group_holds_for_both_together(hall: Hall, pair: Pair) -> None:
+async def test_a_rate_group_limits_both_pools_together(hall: Hall, pair: Pair) -> None:
     await pair.limit(5, per_seconds=10.0)
     for pool in (SHARD, OTHER):
         await hall.submit(MEMBER, runs=12, shard=pool)

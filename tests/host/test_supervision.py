@@ -1,4 +1,4 @@
-"""What supervises background loops: failures, backoffs, cancellation, the steps of a pass."""
+"""Supervision of background loops: failures, backoff, cancellation, the steps of a pass."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def test_a_loop_that_returns_has_failed(hall: Hall) -> None:
     assert [(one["loop"], one["code"]) for one in failures_in(logs)] == [("short", "broken")]
 
 
-async def test_a_loop_may_return_when_it_is_told_to_end(hall: Hall) -> None:
+async def test_a_loop_may_return_after_its_end_event(hall: Hall) -> None:
     background = BackgroundLoops(hall.clock)
     ending = asyncio.Event()
 
@@ -40,7 +40,7 @@ async def test_a_loop_may_return_when_it_is_told_to_end(hall: Hall) -> None:
 
 
 async def test_a_loop_in_backoff_ends_at_once(hall: Hall) -> None:
-    """A server that stops waits for no backoff."""
+    """A stopping server does not wait for a backoff."""
     background = BackgroundLoops(hall.clock)
     ending = asyncio.Event()
     supervised = asyncio.create_task(background.supervise("fails", fail, until=ending))
@@ -78,7 +78,7 @@ async def test_an_error_while_a_loop_is_stopped_is_logged(hall: Hall) -> None:
 
 
 async def test_a_cancellation_from_within_is_a_failure(hall: Hall) -> None:
-    """Something that a loop waits for was cancelled by somebody else: the loop itself was not asked to end."""
+    """A task that the loop awaits was cancelled, not the loop itself."""
     background = BackgroundLoops(hall.clock)
 
     async def waits() -> None:
@@ -92,17 +92,17 @@ async def test_a_cancellation_from_within_is_a_failure(hall: Hall) -> None:
     assert background.failures == {"waits": 1}
 
 
-async def test_a_loop_whose_term_is_over_is_not_restarted(hall: Hall) -> None:
+async def test_a_loop_of_an_ended_term_is_not_restarted(hall: Hall) -> None:
     background = BackgroundLoops(hall.clock)
 
     async def fenced() -> None:
-        raise Fenced("somebody else leads")
+        raise Fenced("another host leads")
 
     await asyncio.wait_for(background.supervise("fenced", fenced, shard="pool"), 1.0)
     assert background.failures == {"fenced": 0}
 
 
-async def test_each_shard_has_its_own_failures_in_a_row(hall: Hall) -> None:
+async def test_consecutive_failures_are_counted_per_shard(hall: Hall) -> None:
     background = BackgroundLoops(hall.clock)
     bad = asyncio.create_task(background.supervise("intake", fail, shard="bad"))
     good = asyncio.create_task(background.supervise("intake", lambda: hall.clock.sleep(1_000.0), shard="good"))
@@ -131,7 +131,7 @@ async def test_all_steps_of_a_pass_are_tried() -> None:
     assert (done, code_of(group.value)) == (["a", "b"], "broken")
 
 
-async def test_a_store_that_is_away_ends_a_pass() -> None:
+async def test_a_store_outage_ends_a_pass() -> None:
     async def away() -> None:
         raise Unavailable("the store is gone")
 

@@ -1,4 +1,4 @@
-"""Finished runs move to history, old rows go, and unexplained tasks are looked for (OPS-7, STA-7)."""
+"""Maintenance: finished runs move to history, old rows are pruned, unexplained tasks are checked (OPS-7, STA-7)."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ DAY = 86_400.0
 
 @pytest.fixture
 def sweeper(hall: Hall) -> Sweeper:
-    """A host's part in the sweeping."""
+    """The sweeper of one host."""
     return Sweeper(
         hall.store, hall.clock, lambda: [one for host in hall.hosts.values() for one in host.leaders.values()]
     )
 
 
 async def sweep(hall: Hall, sweeper: Sweeper, seconds: float) -> None:
-    """Let the sweeper run for a while."""
+    """Run the sweeper for a while."""
     running = asyncio.create_task(sweeper.run())
     await hall.wait(seconds)
     running.cancel()
 
 
 async def test_a_finished_run_moves_to_history_after_a_day(hall: Hall, sweeper: Sweeper) -> None:
-    """OPS-7: with its tasks, in a batch of its shard; it can still be read."""
+    """OPS-7: with its tasks, in a batch of its shard; it stays readable."""
     await hall.lead()
     hall.play()
     (run,) = await hall.submit(chain("a", "b"))
@@ -52,7 +52,7 @@ async def test_a_finished_run_moves_to_history_after_a_day(hall: Hall, sweeper: 
     assert len(await hall.tasks(run)) == 2
 
 
-async def test_a_run_that_is_not_over_stays_however_old_it_is(hall: Hall, sweeper: Sweeper) -> None:
+async def test_an_active_run_stays_however_old_it_is(hall: Hall, sweeper: Sweeper) -> None:
     """OPS-7."""
     await hall.lead()
     await hall.submit(job(task("a")))
@@ -65,8 +65,8 @@ async def test_a_run_that_is_not_over_stays_however_old_it_is(hall: Hall, sweepe
     assert hall.rows("SELECT count(*) FROM transitions") == [(2,)]
 
 
-async def test_runs_that_are_named_twice_move_once(hall: Hall, sweeper: Sweeper) -> None:
-    """Two sweeps look before the shard has moved what the first one named."""
+async def test_runs_that_are_reported_twice_are_archived_once(hall: Hall, sweeper: Sweeper) -> None:
+    """Two passes run before the shard has archived the first ones."""
     leader = await hall.lead()
     hall.play()
     ids = await hall.submit(job(task("a")), runs=5)
@@ -84,8 +84,8 @@ async def test_runs_that_are_named_twice_move_once(hall: Hall, sweeper: Sweeper)
     assert hall.rows("SELECT count(*) FROM rejected_events") == [(0,)]
 
 
-async def test_a_run_that_a_person_reopens_meanwhile_stays(hall: Hall, sweeper: Sweeper) -> None:
-    """The sweep has named it, and the person was faster."""
+async def test_a_run_that_is_retried_meanwhile_stays(hall: Hall, sweeper: Sweeper) -> None:
+    """The retry came before the archiving."""
     leader = await hall.lead()
     hall.play(cores=1)
     (run,) = await hall.submit(chain("a"))
@@ -104,8 +104,8 @@ async def test_a_run_that_a_person_reopens_meanwhile_stays(hall: Hall, sweeper: 
     assert hall.rows("SELECT count(*) FROM rejected_events") == [(0,)]
 
 
-async def test_old_rows_go_and_young_ones_stay(hall: Hall, sweeper: Sweeper) -> None:
-    """OPS-7: each kind after its time."""
+async def test_old_rows_are_pruned_and_recent_ones_stay(hall: Hall, sweeper: Sweeper) -> None:
+    """OPS-7: by the retention of each kind."""
     await hall.lead()
     hall.play()
     (run,) = await hall.submit(chain("a"), watched=True)
@@ -121,13 +121,13 @@ async def test_old_rows_go_and_young_ones_stay(hall: Hall, sweeper: Sweeper) -> 
         assert hall.rows(f"SELECT count(*) FROM {table}") == [(0,)], table
 
 
-async def test_everything_that_can_be_pruned_has_a_time(sweeper: Sweeper) -> None:
-    """OPS-7: nothing grows for ever because somebody forgot it."""
+async def test_everything_prunable_has_a_retention(sweeper: Sweeper) -> None:
+    """OPS-7: nothing grows without bound."""
     assert set(USUAL_RETENTION.ages()) == set(PRUNABLE)
 
 
-async def test_the_sweep_asks_for_an_audit(hall: Hall, sweeper: Sweeper) -> None:
-    """STA-7: a task that nothing would move on is found within ten seconds, and moves on."""
+async def test_the_sweep_requests_a_check_of_invariants(hall: Hall, sweeper: Sweeper) -> None:
+    """STA-7: a stuck task is found within ten seconds, and continues."""
     leader = await hall.lead()
     (run,) = await hall.submit(job(task("a")))
     await hall.until(lambda: hall.rows("SELECT state FROM tasks") == [("QUEUED",)])
@@ -144,8 +144,8 @@ async def test_the_sweep_asks_for_an_audit(hall: Hall, sweeper: Sweeper) -> None
     assert len(hall.rows("SELECT 1 FROM outbox WHERE kind = 'alert'")) == 1
 
 
-async def test_how_long_runs_stay_and_rows_are_kept_is_asked_each_time(hall: Hall) -> None:
-    """OPS-5: whoever sets it sees it done by the next sweep."""
+async def test_retention_is_read_for_each_pass(hall: Hall) -> None:
+    """OPS-5: a change applies to the next pass."""
     leader = await hall.lead()
     hall.play()
     (run,) = await hall.submit(job(task("a")))

@@ -1,4 +1,4 @@
-"""The firing of schedules by servers (TRG-4): on time, once, whoever dies, whatever the clock says."""
+"""Firing of schedules by servers (TRG-4): on time and once, with crashes and clock jumps."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ EVERY_TEN = IntervalTrigger(every_seconds=10)
 
 @pytest_asyncio.fixture
 async def table(hall: Hall) -> AsyncIterator[Timetable]:
-    """Schedules, and nobody who fires them yet."""
+    """Schedules, without a server that fires them."""
     table = Timetable(hall)
     await table.job()
     yield table
@@ -39,15 +39,15 @@ async def table(hall: Hall) -> AsyncIterator[Timetable]:
 
 
 async def many(hall: Hall, count: int, trigger: CronTrigger | IntervalTrigger | OnceTrigger) -> None:
-    """So many schedules, as they are stored."""
+    """Store a number of schedules."""
     for number in range(count):
         spec = ScheduleSpec(name=f"s{number}", job="etl", trigger=trigger)
         row, change = new_schedule(f"sched_{number}", "acme", spec, pool=SHARD, by="ann", now=hall.clock.wall())
         await hall.store.insert_schedule(row, change)
 
 
-async def test_a_schedule_is_fired_on_time_and_its_run_is_carried_out(hall: Hall, table: Timetable) -> None:
-    """From the window to the noted end of its run; the next one follows."""
+async def test_a_schedule_fires_on_time_and_its_run_is_executed(hall: Hall, table: Timetable) -> None:
+    """From the window to the recorded end of its run; the next one follows."""
     await hall.lead()
     hall.play()
     table.start()
@@ -61,8 +61,8 @@ async def test_a_schedule_is_fired_on_time_and_its_run_is_carried_out(hall: Hall
     assert (run.schedule_id, run.window_at, run.submitted_by) == (row.id, fires[0].window_at, "schedule:often")
 
 
-async def test_what_is_created_is_due_without_a_wait(hall: Hall, table: Timetable) -> None:
-    """The loop that sleeps is woken."""
+async def test_a_new_schedule_fires_without_delay(hall: Hall, table: Timetable) -> None:
+    """The sleeping loop is woken."""
     triggers = Triggers(hall.store, hall.clock, table.settler)
     table.book.follow(make_context(), triggers.wake)
     firing = asyncio.create_task(triggers.run())
@@ -72,7 +72,7 @@ async def test_what_is_created_is_due_without_a_wait(hall: Hall, table: Timetabl
     firing.cancel()
 
 
-async def test_two_servers_at_once_double_nothing(hall: Hall, table: Timetable) -> None:
+async def test_two_servers_fire_each_window_once(hall: Hall, table: Timetable) -> None:
     """Each window has one run."""
     await many(hall, 200, EVERY_TEN)
     hall.store.commit_seconds = 0.01
@@ -83,8 +83,8 @@ async def test_two_servers_at_once_double_nothing(hall: Hall, table: Timetable) 
     assert len(runs) == len(set(runs)) == 200
 
 
-async def test_a_server_that_dies_in_the_middle_leaves_nothing_out(hall: Hall, table: Timetable) -> None:
-    """It has written whole schedules; another one takes the others."""
+async def test_after_a_crash_another_server_fires_the_rest(hall: Hall, table: Timetable) -> None:
+    """Each schedule is written completely or not at all."""
     await many(hall, 2 * AT_ONCE + 50, EVERY_TEN)
     hall.store.commit_seconds = 0.5
     firing = table.start(outbox=False)
@@ -97,8 +97,8 @@ async def test_a_server_that_dies_in_the_middle_leaves_nothing_out(hall: Hall, t
     assert len(runs) == len(set(runs)) == 2 * AT_ONCE + 50
 
 
-async def test_a_store_that_is_gone_is_waited_for(hall: Hall, table: Timetable) -> None:
-    """What was due meanwhile is fired."""
+async def test_firing_continues_after_a_store_outage(hall: Hall, table: Timetable) -> None:
+    """Windows that became due are fired."""
     row = await table.schedule(EVERY_TEN)
     table.start(outbox=False)
     hall.store.reads_that_fail = 15
@@ -106,8 +106,8 @@ async def test_a_store_that_is_gone_is_waited_for(hall: Hall, table: Timetable) 
     assert await table.outcomes(row) == [O.RAN, O.WAITING]
 
 
-async def test_a_clock_a_day_ahead_and_back_doubles_nothing(hall: Hall, table: Timetable) -> None:
-    """SQLite's own clock goes wrong for a while: that day is over once."""
+async def test_a_clock_jump_forward_and_back_fires_each_window_once(hall: Hall, table: Timetable) -> None:
+    """The clock of SQLite is wrong for a while: the day passes once."""
     row = await table.schedule(CronTrigger(cron="0 * * * *"), max_active=9)
     table.start(outbox=False)
     hall.clock.skew = DAY
@@ -124,8 +124,8 @@ async def test_a_clock_a_day_ahead_and_back_doubles_nothing(hall: Hall, table: T
     assert len(await table.fires(row)) == 6
 
 
-async def test_one_schedule_that_breaks_does_not_stop_the_others(hall: Hall, table: Timetable) -> None:
-    """It is paused, with the reason, and somebody is told."""
+async def test_a_broken_schedule_does_not_stop_the_others(hall: Hall, table: Timetable) -> None:
+    """It is paused with the reason, and an alert is raised."""
     good = await table.schedule(EVERY_TEN)
     spec = ScheduleSpec(name="bad", job="etl", trigger=EVERY_TEN)
     row, change = new_schedule("sched_bad", "acme", spec, pool=SHARD, by="ann", now=table.now())
@@ -139,8 +139,8 @@ async def test_one_schedule_that_breaks_does_not_stop_the_others(hall: Hall, tab
     assert table.alerts == ["event_rejected"]
 
 
-async def test_what_the_store_refuses_costs_its_schedule_only(hall: Hall) -> None:
-    """The chunk is taken apart."""
+async def test_a_decision_that_the_store_rejects_affects_its_schedule_only(hall: Hall) -> None:
+    """The batch is evaluated one by one."""
     context = make_context()
     absurd = replace(context, count_tasks=lambda job: 2**80 if job.name == "bad" else 1)
     table = Timetable(hall, absurd)
@@ -155,8 +155,8 @@ async def test_what_the_store_refuses_costs_its_schedule_only(hall: Hall) -> Non
     await table.close()
 
 
-async def test_what_is_held_is_fired_when_it_is_released(hall: Hall, table: Timetable) -> None:
-    """Nothing is fired and nothing swept meanwhile; nothing is lost either."""
+async def test_held_schedules_fire_after_the_release(hall: Hall, table: Timetable) -> None:
+    """Nothing is fired or swept meanwhile, and nothing is lost."""
     row = await table.schedule(EVERY_TEN)
     triggers = Triggers(hall.store, hall.clock, table.settler)
     triggers.hold()
@@ -172,8 +172,8 @@ async def test_what_is_held_is_fired_when_it_is_released(hall: Hall, table: Time
     firing.cancel()
 
 
-async def test_a_listener_hears_of_schedules_once_it_is_written(hall: Hall) -> None:
-    """Of those that are due, of those that people touch, and of one that had to be set aside alone."""
+async def test_a_listener_is_called_after_decisions_are_written(hall: Hall) -> None:
+    """For due schedules, for actions, and for a schedule that was paused because it is broken."""
     absurd = replace(make_context(), count_tasks=lambda job: 2**80 if job.name == "bad" else 1)
     table = Timetable(hall, absurd)
     await table.job()
@@ -192,8 +192,8 @@ async def test_a_listener_hears_of_schedules_once_it_is_written(hall: Hall) -> N
     await table.close()
 
 
-async def test_a_listener_hears_of_events_that_fire(hall: Hall, table: Timetable) -> None:
-    """Only of the schedules that they concern, and not of what came before."""
+async def test_a_listener_is_called_for_events_that_fire(hall: Hall, table: Timetable) -> None:
+    """Only for the schedules concerned, and not for earlier events."""
     row = await table.schedule(EventTrigger(type="landed"))
     await table.schedule(EventTrigger(type="left"), "other")
     ruled: list[str] = []
@@ -206,10 +206,8 @@ async def test_a_listener_hears_of_events_that_fire(hall: Hall, table: Timetable
     assert ruled == [row.id]
 
 
-async def test_a_schedule_that_is_created_with_an_earlier_instant_makes_up_for_what_it_missed(
-    hall: Hall, table: Timetable
-) -> None:
-    """At once, and then goes on as any other."""
+async def test_a_schedule_created_with_an_earlier_start_catches_up(hall: Hall, table: Timetable) -> None:
+    """At once; then it continues like any other."""
     spec = ScheduleSpec(name="late", job="etl", trigger=IntervalTrigger(every_seconds=600), max_active=9)
     row = await table.book.create("acme", spec, by="ann", since=BEGINNING - HOUR)
     table.start(outbox=False)

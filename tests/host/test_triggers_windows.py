@@ -1,4 +1,4 @@
-"""What becomes of windows on a server: overlap, other jobs, files, events, backfills, failures (TRG-7 to TRG-12)."""
+"""Windows on a server: overlap, other jobs, files, events, backfills, failures (TRG-7 to TRG-12)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def table(hall: Hall) -> AsyncIterator[Timetable]:
 
 
 def an_event(table: Timetable, id: str, **data: int) -> EventRow:
-    """An event as the API takes it in."""
+    """An event as the API stores it."""
     document = {"specversion": "1.0", "id": id, "source": "/shop", "type": "orders.ready", "data": data}
     return EventRow(
         tenant="acme", source="/shop", id=id, type="orders.ready", at=table.now(), received_at=table.now(),
@@ -50,8 +50,8 @@ def an_event(table: Timetable, id: str, **data: int) -> EventRow:
     )  # fmt: skip
 
 
-async def test_the_end_of_a_run_lets_the_next_window_start(hall: Hall, table: Timetable) -> None:
-    """Within a moment: the outbox tells."""
+async def test_the_end_of_a_run_starts_the_next_window(hall: Hall, table: Timetable) -> None:
+    """Within a moment, through the outbox."""
     row = await table.schedule(EVERY_TEN)
     await hall.wait(25)
     assert await table.outcomes(row) == [O.RAN, O.WAITING]
@@ -62,8 +62,8 @@ async def test_the_end_of_a_run_lets_the_next_window_start(hall: Hall, table: Ti
     assert (await table.row(row)).has_waiting is False
 
 
-async def test_what_nobody_was_told_about_is_found_by_the_sweep(hall: Hall, table: Timetable) -> None:
-    """The other job succeeded, and its news went to a server that was gone."""
+async def test_a_missed_end_of_another_job_is_found_by_the_sweep(hall: Hall, table: Timetable) -> None:
+    """The other job succeeded, but the server that was to process it had crashed."""
     extract = await table.schedule(ManualTrigger(), "extract", job="extract")
     load = await table.schedule(EVERY_TEN, after=After(job="extract", within_seconds=3600), max_active=9)
     await hall.wait(11)
@@ -77,7 +77,7 @@ async def test_what_nobody_was_told_about_is_found_by_the_sweep(hall: Hall, tabl
 
 
 async def test_a_running_window_is_cancelled_for_the_next(hall: Hall, table: Timetable) -> None:
-    """Its leader is asked, and when it is gone the newest one starts."""
+    """Its leader is asked; when it has ended the newest window starts."""
     row = await table.schedule(EVERY_TEN, overlap=Overlap.CANCEL_RUNNING)
     await hall.wait(24)
     first, second = await table.fires(row)
@@ -87,8 +87,8 @@ async def test_a_running_window_is_cancelled_for_the_next(hall: Hall, table: Tim
     assert f"{second.window_at:%Y-%m-%dT%H:%M:%SZ}" in cancelled.because
 
 
-async def test_one_job_after_another(hall: Hall, table: Timetable) -> None:
-    """TRG-8: when the other's run of the same window is through, and told by its end."""
+async def test_a_job_starts_after_another_job(hall: Hall, table: Timetable) -> None:
+    """TRG-8: when the other job's run of the same window has ended."""
     hall.play()
     await table.schedule(EVERY_TEN, "extract", job="extract")
     load = await table.schedule(EVERY_TEN, "load", after=After(job="extract"))
@@ -100,8 +100,8 @@ async def test_one_job_after_another(hall: Hall, table: Timetable) -> None:
     assert fire.because.startswith("waited ")
 
 
-async def test_a_file_is_looked_for_by_a_worker(hall: Hall, table: Timetable) -> None:
-    """TRG-8: nobody is there at first; then one says yes, and later no."""
+async def test_a_file_is_probed_by_a_worker(hall: Hall, table: Timetable) -> None:
+    """TRG-8: first without a worker; then one finds the file, and later not."""
     row = await table.schedule(EVERY_TEN, condition=Condition(file_exists="/data/ready"), max_active=9)
     await hall.wait(12)
     assert await table.outcomes(row) == [O.WAITING]
@@ -122,7 +122,7 @@ async def test_a_file_is_looked_for_by_a_worker(hall: Hall, table: Timetable) ->
 
 
 async def test_events_are_taken_once(hall: Hall, table: Timetable) -> None:
-    """TRG-7: the same event again is no new one; the run gets it."""
+    """TRG-7: a duplicate is not a new event; the run gets the event."""
     row = await table.schedule(
         EventTrigger(type="orders.ready", filter="event.data.rows > 0"), max_active=9, params=msgspec.Raw(b'{"a":1}')
     )
@@ -136,8 +136,8 @@ async def test_events_are_taken_once(hall: Hall, table: Timetable) -> None:
     assert {event.id: event.fires for event in kept} == {"e1": 1, "e2": 0}
 
 
-async def test_events_reach_the_others_if_one_schedule_breaks(hall: Hall, table: Timetable) -> None:
-    """The broken one is set aside."""
+async def test_events_reach_other_schedules_if_one_is_broken(hall: Hall, table: Timetable) -> None:
+    """The broken one is paused."""
     good = await table.schedule(READY, "good")
     spec = ScheduleSpec(name="bad", job="etl", trigger=READY)
     row, change = new_schedule("sched_bad", "acme", spec, pool="pool", by="ann", now=table.now())
@@ -147,8 +147,8 @@ async def test_events_reach_the_others_if_one_schedule_breaks(hall: Hall, table:
     assert (await table.row(row)).paused
 
 
-async def test_no_event_by_its_time(hall: Hall, table: Timetable) -> None:
-    """TRG-7: it runs, flagged, and somebody is told; the event that comes ends that."""
+async def test_a_missing_event_fires_flagged_and_alerts(hall: Hall, table: Timetable) -> None:
+    """TRG-7: the run is flagged and an alert raised; the event that arrives resolves it."""
     expected = Expected(cron="* * * * *", buffer_seconds=5)
     row = await table.schedule(EventTrigger(type="orders.ready", expected=expected), max_active=9)
     await hall.wait(67)
@@ -161,8 +161,8 @@ async def test_no_event_by_its_time(hall: Hall, table: Timetable) -> None:
     assert table.alerts == ["event_missing", "event_missing over"]
 
 
-async def test_a_backfill_goes_on_by_itself(hall: Hall, table: Timetable) -> None:
-    """TRG-9: two at a time, until all have run; the dry run had said so."""
+async def test_a_backfill_runs_to_its_end(hall: Hall, table: Timetable) -> None:
+    """TRG-9: two at a time, as the dry run said."""
     row = await table.schedule(CronTrigger(cron="0 * * * *"))
     wish = BackfillWish(since=BEGINNING - 5 * HOUR, before=BEGINNING, max_parallel=2, by="ann", why="lost")
     planned = await table.book.plan_backfill(row.id, wish)
@@ -178,8 +178,8 @@ async def test_a_backfill_goes_on_by_itself(hall: Hall, table: Timetable) -> Non
     assert [window.is_wanted for window in again.windows] == [False] * 5
 
 
-async def test_failures_in_a_row_disable_and_somebody_is_told(hall: Hall, table: Timetable) -> None:
-    """TRG-10: from the runs' ends; a person enables it again."""
+async def test_consecutive_failures_disable_a_schedule_and_alert(hall: Hall, table: Timetable) -> None:
+    """TRG-10: from the ends of runs; resuming enables it again."""
     row = await table.schedule(EVERY_TEN, max_consecutive_failures=4)
     for _ in range(4):
         await hall.wait(10.5)
@@ -200,8 +200,8 @@ async def test_failures_in_a_row_disable_and_somebody_is_told(hall: Hall, table:
     ]  # fmt: skip
 
 
-async def test_the_acts_of_people(hall: Hall, table: Timetable) -> None:
-    """TRG-11: each is one settling, and says what is wrong."""
+async def test_actions_on_a_schedule(hall: Hall, table: Timetable) -> None:
+    """TRG-11: each is one evaluation, and reports what is wrong."""
     book, row = table.book, await table.schedule(CronTrigger(cron="@hourly"))
     with pytest.raises(Conflict, match="often"):
         await table.schedule(EVERY_TEN)
@@ -225,8 +225,8 @@ async def test_the_acts_of_people(hall: Hall, table: Timetable) -> None:
         await book.find("acme", "often")
 
 
-async def test_what_is_to_come(hall: Hall, table: Timetable) -> None:
-    """Across all schedules, soonest first."""
+async def test_upcoming_windows(hall: Hall, table: Timetable) -> None:
+    """Of all schedules, soonest first."""
     await table.schedule(CronTrigger(cron="0 * * * *"), "hourly")
     await table.schedule(CronTrigger(cron="30 */2 * * *"), "odd")
     paused = await table.schedule(EVERY_TEN, "paused")

@@ -1,4 +1,4 @@
-"""A store that went back may have forgotten that the end of a scheduled run was noted: a sweep finds it (TRG-10)."""
+"""A database failover may lose the recorded end of a scheduled run: a sweep finds it (TRG-10)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.host.hall import SHARD, Hall
 from tests.host.timetable import Timetable
 
 
-async def test_an_end_that_nobody_noted_is_noted(hall: Hall) -> None:
+async def test_a_missed_end_is_recorded(hall: Hall) -> None:
     await hall.store.ensure_shard(SHARD)
     table = Timetable(hall)
     await table.job()

@@ -1,4 +1,4 @@
-"""The second watch over workers: what was heard is noted, and who was not is named (LIV-1)."""
+"""The second watch over workers: heartbeats are recorded, and silent workers are reported (LIV-1)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LONG = unheard_after(USUAL).total_seconds() + 20.0
 
 @pytest_asyncio.fixture
 async def sweeping(hall: Hall) -> AsyncIterator[None]:
-    """A sweeper looks, as on every host."""
+    """A running sweeper."""
     sweeper = Sweeper(
         hall.store, hall.clock, lambda: [one for host in hall.hosts.values() for one in host.leaders.values()]
     )
@@ -35,20 +35,20 @@ async def sweeping(hall: Hall) -> AsyncIterator[None]:
 
 
 def heard_at(hall: Hall) -> int:
-    """When w1 was last heard of, as its row says."""
+    """Return the last heartbeat of w1, from its row."""
     ((at,),) = hall.rows("SELECT last_heard_at FROM workers WHERE id = 'w1'")
     assert isinstance(at, int)
     return at
 
 
 def status(hall: Hall) -> object:
-    """What the row of w1 says of it."""
+    """Return the status of w1, from its row."""
     ((found,),) = hall.rows("SELECT status FROM workers WHERE id = 'w1'")
     return found
 
 
-async def test_a_worker_that_beats_is_noted_every_few_seconds(hall: Hall) -> None:
-    """Outside of batches: its row is not the shard's business."""
+async def test_heartbeats_are_recorded_every_few_seconds(hall: Hall) -> None:
+    """Outside of batches: the shard does not write its row."""
     hand = await Hand("w1", await hall.lead(), "s1").welcome()
     first = heard_at(hall)
 
@@ -60,8 +60,8 @@ async def test_a_worker_that_beats_is_noted_every_few_seconds(hall: Hall) -> Non
     assert all(not call.batch.workers for call in hall.store.calls[-10:])
 
 
-async def test_a_note_that_fails_is_made_up_for(hall: Hall) -> None:
-    """Nobody is given up for it."""
+async def test_a_failed_write_of_heartbeats_loses_no_worker(hall: Hall) -> None:
+    """No worker is declared lost because of it."""
     hand = await Hand("w1", await hall.lead(), "s1").welcome()
     first = heard_at(hall)
     real, failed = hall.store.heard, 0
@@ -82,7 +82,7 @@ async def test_a_note_that_fails_is_made_up_for(hall: Hall) -> None:
     assert heard_at(hall) > first
 
 
-async def test_a_worker_that_the_shard_has_no_timer_for_is_found_by_the_rows(hall: Hall, sweeping: None) -> None:
+async def test_a_silent_worker_without_a_timer_is_found_by_its_row(hall: Hall, sweeping: None) -> None:
     """Each watch alone is enough."""
     leader = await hall.lead()
     hand = await Hand("w1", leader, "s1").welcome()
@@ -97,7 +97,7 @@ async def test_a_worker_that_the_shard_has_no_timer_for_is_found_by_the_rows(hal
     assert [one.state for one in await hall.tasks(run)] == [TaskState.QUEUED]
 
 
-async def test_a_worker_that_beats_is_never_named(hall: Hall, sweeping: None) -> None:
+async def test_a_worker_with_heartbeats_is_never_reported(hall: Hall, sweeping: None) -> None:
     hand = await Hand("w1", await hall.lead(), "s1").welcome()
     beating = asyncio.create_task(hand.beat())
 
@@ -107,9 +107,7 @@ async def test_a_worker_that_beats_is_never_named(hall: Hall, sweeping: None) ->
     assert status(hall) == WorkerStatus.READY
 
 
-async def test_the_row_of_a_worker_that_did_not_come_to_the_next_leader_is_put_right(
-    hall: Hall, sweeping: None
-) -> None:
+async def test_a_worker_that_never_came_to_the_next_leader_is_marked_lost(hall: Hall, sweeping: None) -> None:
     """It held nothing, so the new leader did not expect it."""
     await Hand("w1", await hall.lead("h1"), "s1").welcome()
     await hall.stop("h1")
@@ -120,7 +118,7 @@ async def test_the_row_of_a_worker_that_did_not_come_to_the_next_leader_is_put_r
     assert status(hall) == WorkerStatus.LOST
 
 
-async def test_a_worker_that_said_goodbye_is_gone_and_stays_so(hall: Hall, sweeping: None) -> None:
+async def test_a_worker_that_said_goodbye_stays_gone(hall: Hall, sweeping: None) -> None:
     hand = await Hand("w1", await hall.lead(), "s1").welcome()
 
     hand.say(Goodbye())
@@ -130,7 +128,7 @@ async def test_a_worker_that_said_goodbye_is_gone_and_stays_so(hall: Hall, sweep
     assert hand.link.closed
 
 
-async def test_a_hold_and_a_checkpoint_are_known_to_the_next_leader(hall: Hall) -> None:
+async def test_the_next_leader_knows_cordons_and_checkpoints(hall: Hall) -> None:
     """WRK-7, WRK-9: through the store."""
     first = await hall.lead("h1")
     hand = await Hand("w1", first, "s1").welcome()

@@ -1,11 +1,11 @@
-"""Schedules on one store: what people do to them, and servers that fire them.
+"""Schedules on one store: actions on them, and servers that fire them.
 
 table = Timetable(hall)
 await table.job("etl")
 row = await table.schedule(IntervalTrigger(every_seconds=10))
 table.start()                    a server fires, and delivers the outbox
 await hall.wait(25)
-table.told(row)                  what became of each window, oldest first
+table.told(row)                  the outcome of each window, oldest first
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MOST = 10_000
 
 
 class Timetable:
-    """The schedules of a hall."""
+    """The schedules of a store, for tests."""
 
     def __init__(self, hall: Hall, context: Context | None = None) -> None:
         self._hall = hall
@@ -46,13 +46,13 @@ class Timetable:
         self.settler = Settler(hall.store, context or make_context())
         self.news = FireNews(hall.store, self.settler, lambda: HostReach(hall.hosts["h1"]))
         self.alerts: list[str] = []
-        """What was sent to people: the kind, and a mark if it is over."""
+        """Alerts sent: the kind, with a mark if resolved."""
         self._running: list[asyncio.Task[None]] = []
 
-    # what people do
+    # actions
 
     async def job(self, name: str = "etl") -> None:
-        """A job of one task."""
+        """Create a job with one task."""
         spec = JobSpec(name=name, tasks=(TaskSpec(name="a"),))
         definition = msgspec.json.encode(spec).decode()
         await self._hall.store.insert_job(
@@ -60,14 +60,14 @@ class Timetable:
         )
 
     async def schedule(self, trigger: Trigger, name: str = "often", **fields: object) -> ScheduleRow:
-        """A schedule, complete but for what the test is about."""
+        """A schedule definition with defaults."""
         spec = msgspec.structs.replace(ScheduleSpec(name=name, job="etl", trigger=trigger), **fields)
         return await self.book.create("acme", spec, by="ann")
 
     # servers
 
     def start(self, *, outbox: bool = True) -> asyncio.Task[None]:
-        """A server fires, and, unless told otherwise, delivers the outbox."""
+        """Start a server that fires and, by default, delivers the outbox."""
         triggers = Triggers(self._hall.store, self._hall.clock, self.settler)
         firing = asyncio.create_task(triggers.run())
         self._running.append(firing)
@@ -80,7 +80,7 @@ class Timetable:
         return firing
 
     async def end(self, fire: FireRow, state: RunState) -> None:
-        """The outbox brings the end of a run."""
+        """Deliver the end of a run through the outbox."""
         payload = msgspec.json.encode({"run": fire.run_id, "state": state, "generation": 1}).decode()
         now = self._hall.clock.wall()
         await self.news.runs_ended(
@@ -88,7 +88,7 @@ class Timetable:
         )
 
     async def close(self) -> None:
-        """Everything ends."""
+        """Stop everything."""
         for task in self._running:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
@@ -97,27 +97,27 @@ class Timetable:
         alert = msgspec.json.decode(row.payload)
         self.alerts.append(f"{alert['kind']}{' over' if alert.get('resolved') else ''}")
 
-    # what is written
+    # rows
 
     async def fires(self, schedule: ScheduleRow) -> list[FireRow]:
-        """What became of its windows, oldest first."""
+        """Return the fires of a schedule, oldest first."""
         found = await self._hall.store.fires(FireFilter(schedule_id=schedule.id), _MOST)
         return found[::-1]
 
     async def outcomes(self, schedule: ScheduleRow) -> list[Outcome]:
-        """The same, in one word each."""
+        """Return their outcomes."""
         return [fire.outcome for fire in await self.fires(schedule)]
 
     async def row(self, schedule: ScheduleRow) -> ScheduleRow:
-        """The schedule as it is now."""
+        """Return the current row of a schedule."""
         row = await self._hall.store.find_schedule(None, schedule.id)
         assert row is not None
         return row
 
     def windows_run(self) -> list[tuple[object, ...]]:
-        """Schedule and window of every run that was made."""
+        """Return schedule and window of every run."""
         return self._hall.rows("SELECT schedule_id, window_at FROM runs WHERE schedule_id IS NOT NULL")
 
     def now(self) -> datetime:
-        """The store's time."""
+        """Return the store's time."""
         return self._hall.clock.wall()

@@ -1,4 +1,4 @@
-"""An event loop whose time is virtual: when nothing is ready, the clock jumps to the next timer. Nothing ever waits.
+"""An event loop with virtual time: when nothing is ready, the clock jumps to the next timer.
 
 (The simulator has a loop of its own that also stalls and kills processes; this one is asyncio's, so that tests are
 plain coroutines.)
@@ -13,34 +13,34 @@ from datetime import UTC, datetime, timedelta
 BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
 LONGEST = 1_000_000.0
 STEP_SECONDS = 1e-6
-"""Each round of the loop takes a moment, as it does on a machine: who looks at the clock in a loop sees it move."""
+"""Each iteration of the loop takes some time, as in reality, so that code that polls the clock sees it advance."""
 
 
 class _Jump(selectors.DefaultSelector):
-    """Asked to wait, it lets the clock jump instead."""
+    """A selector that advances the clock instead of waiting."""
 
     waited = 0.0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """What is ready; virtual time has passed if nothing was."""
+        """Return what is ready; otherwise advance virtual time."""
         ready = super().select(0)
         self.waited += STEP_SECONDS
         if not ready and timeout is None:
-            raise RuntimeError("nothing is left to happen, and somebody still waits")
+            raise RuntimeError("deadlock: no timer is left, but a coroutine is waiting")
         if not ready and timeout:
             self.waited += min(timeout, LONGEST)
         return ready
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """asyncio's loop on virtual time."""
+    """asyncio's loop with virtual time."""
 
     def __init__(self) -> None:
         self._jump = _Jump()
         super().__init__(self._jump)
 
     def time(self) -> float:
-        """Virtual seconds since the loop was made."""
+        """Return the virtual seconds since the loop was created."""
         return self._jump.waited
 
 
@@ -51,13 +51,13 @@ class VirtualClock:
         self.skew = timedelta()
 
     def monotonic(self) -> float:
-        """The loop's time."""
+        """Return the loop's time."""
         return asyncio.get_running_loop().time()
 
     def wall(self) -> datetime:
-        """The store's date."""
+        """Return the store's time."""
         return BEGINNING + timedelta(seconds=self.monotonic()) + self.skew
 
     async def sleep(self, seconds: float) -> None:
-        """Come back after so many virtual seconds."""
+        """Sleep for virtual seconds."""
         await asyncio.sleep(seconds)

@@ -1,1 +1,1 @@
-"""Channels of alerts, against real servers on this machine."""
+"""Alert channels, against real servers on this machine."""

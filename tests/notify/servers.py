@@ -1,4 +1,4 @@
-"""Servers that channels speak to: they keep what they were told, and answer as they are told to."""
+"""HTTP and mail servers for tests of channels: they record requests and give configured answers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AT = datetime(2026, 3, 1, 6, 30, tzinfo=UTC)
 def notice(
     *, state: NoticeState = NoticeState.FIRING, severity: Severity = Severity.HIGH, summary: str = "load is held"
 ) -> Notice:
-    """Something to send."""
+    """A notice to send."""
     return Notice(
         id="alert_018f3c2e9a41-9d2c44e1f0a7b35c",
         state=state,
@@ -36,7 +36,7 @@ def notice(
 
 
 class Request(NamedTuple):
-    """What an HTTP server was told."""
+    """A recorded HTTP request."""
 
     line: str
     headers: dict[str, str]
@@ -44,7 +44,7 @@ class Request(NamedTuple):
 
 
 class HttpServer:
-    """Takes every request and gives one answer."""
+    """Records every request and gives one answer."""
 
     def __init__(self) -> None:
         self.got: list[Request] = []
@@ -53,20 +53,20 @@ class HttpServer:
         self.more_headers: Sequence[str] = ()
         self.body = b""
         self.endless = False
-        """Its answer does not end."""
+        """Whether its response body never ends."""
         self.silent = False
-        """It does not answer."""
+        """Whether it never answers."""
         self.port = 0
         self.connections = 0
-        """How often somebody connected, whatever was said then."""
+        """Number of connections, also without a request."""
 
     async def next(self) -> Request:
-        """The next request, when it is there."""
+        """Wait for the next request."""
         async with asyncio.timeout(30.0):
             return await self._news.get()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection, one request."""
+        """Serve one request of a connection."""
         self.connections += 1
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
@@ -83,14 +83,14 @@ class HttpServer:
                 writer.write(b"x" * 65_536)
                 await writer.drain()
         except (ConnectionError, asyncio.IncompleteReadError):
-            pass  # a client that leaves early is what some tests are about
+            pass  # some tests disconnect early
         finally:
             writer.close()
 
 
 @asynccontextmanager
 async def http_server(tls: ssl.SSLContext | None = None, host: str = "127.0.0.1") -> AsyncIterator[HttpServer]:
-    """An HTTP server on a free port."""
+    """Run an HTTP server on a free port."""
     kept = HttpServer()
     async with await asyncio.start_server(kept.serve, host, 0, ssl=tls) as server:
         kept.port = server.sockets[0].getsockname()[1]
@@ -98,7 +98,7 @@ async def http_server(tls: ssl.SSLContext | None = None, host: str = "127.0.0.1"
 
 
 class SmtpServer:
-    """Keeps mails; knows one user."""
+    """Records mails; knows one user."""
 
     def __init__(self) -> None:
         self.got: list[Envelope] = []
@@ -115,14 +115,14 @@ class SmtpServer:
     async def handle_RCPT(
         self, server: SMTP, session: Session, envelope: Envelope, address: str, options: list[str]
     ) -> str:
-        """Who is written to."""
+        """Accept or refuse a recipient."""
         if address in self.refuses:
-            return "550 nobody of that name"
+            return "550 unknown recipient"
         envelope.rcpt_tos.append(address)
         return "250 OK"
 
     async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:
-        """A mail."""
+        """Record a mail."""
         self.got.append(envelope)
         self._news.put_nowait(envelope)
         return "250 OK"
@@ -130,7 +130,7 @@ class SmtpServer:
     def authenticate(
         self, server: SMTP, session: Session, envelope: Envelope, mechanism: str, data: object
     ) -> AuthResult:
-        """Only `mailer` with `right` may send."""
+        """Accept only `mailer` with `right`."""
         assert isinstance(data, LoginPassword)
         self.logins.append((data.login, data.password))
         return AuthResult(success=data.password == b"right", handled=False)
@@ -138,7 +138,7 @@ class SmtpServer:
 
 @asynccontextmanager
 async def smtp_server(tls: ssl.SSLContext | None = None) -> AsyncIterator[SmtpServer]:
-    """A mail server on a free port; with `tls` it wants STARTTLS and a password."""
+    """Run a mail server on a free port; with `tls` it requires STARTTLS and a password."""
     kept = SmtpServer()
 
     def connection() -> SMTP:

@@ -1,4 +1,4 @@
-"""Apprise is used as it is: here with its channel for JSON, to a server of ours."""
+"""The channel through apprise, with its JSON plugin and a test server."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:Deprecati
     ],
 )
 async def test_a_notice_goes_through_apprise(state: NoticeState, type: str, title: str) -> None:
-    """With a title, a text and a type."""
+    """With title, text and type."""
     async with http_server() as server:
         server.status = "200 OK"
         await ByApprise("chat", Wish(), url=Secret(f"json://127.0.0.1:{server.port}/")).send(
@@ -40,8 +40,8 @@ async def test_a_notice_goes_through_apprise(state: NoticeState, type: str, titl
     assert "tenant: acme" in told["message"]
 
 
-async def test_what_apprise_could_not_deliver_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
-    """And its URL is in no log."""
+async def test_a_failed_delivery_raises_unavailable(caplog: pytest.LogCaptureFixture) -> None:
+    """Its URL is in no log."""
     async with http_server() as server:
         server.status = "500 Oops"
         channel = ByApprise("chat", Wish(), url=Secret(f"json://user:hush@127.0.0.1:{server.port}/hush"))
@@ -52,8 +52,8 @@ async def test_what_apprise_could_not_deliver_is_tried_again(caplog: pytest.LogC
     assert "hush" not in caplog.text
 
 
-def test_a_url_that_apprise_does_not_know_is_refused(caplog: pytest.LogCaptureFixture) -> None:
-    """When the server starts."""
+def test_an_unsupported_url_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    """At the start of the server."""
     with pytest.raises(Refused) as caught:
         ByApprise("chat", Wish(), url=Secret("nosuch://hush"))
 

@@ -1,4 +1,4 @@
-"""A mail has a subject of one line, an id, and reaches everybody, or it is tried again."""
+"""Email: one-line subject, message id, and a retry unless all recipients were accepted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DELIVERY = "notify:alert_018f-9d2c:ops:on"
 
 
 def email(port: int, **more: Any) -> Email:
-    """A channel to two people."""
+    """A channel with two recipients."""
     settings: dict[str, Any] = {"encryption": Encryption.NONE, **more}
     return Email(
         "mail",
@@ -37,11 +37,11 @@ def email(port: int, **more: Any) -> Email:
 
 
 def mails(server: SmtpServer) -> list[EmailMessage]:
-    """What arrived."""
+    """The mails received."""
     return [message_from_bytes(cast("bytes", envelope.content), policy=default) for envelope in server.got]
 
 
-async def test_a_mail_says_what_how_bad_and_where() -> None:
+async def test_a_mail_has_severity_summary_details_and_link() -> None:
     """In plain text."""
     async with smtp_server() as server:
         await email(server.port).send(DELIVERY, notice())
@@ -57,7 +57,7 @@ async def test_a_mail_says_what_how_bad_and_where() -> None:
     assert "see: http://mainspring.example/api/v1/runs/run_1" in body
 
 
-async def test_the_end_is_a_mail_too() -> None:
+async def test_a_resolved_alert_is_mailed() -> None:
     """With another word in front."""
     async with smtp_server() as server:
         await email(server.port).send(DELIVERY, notice(state=NoticeState.RESOLVED, summary="load is free again"))
@@ -65,8 +65,8 @@ async def test_the_end_is_a_mail_too() -> None:
     assert mails(server)[0]["Subject"] == "[RESOLVED] load is free again"
 
 
-async def test_no_sentence_can_add_a_header() -> None:
-    """Task names are the users'."""
+async def test_a_summary_can_not_add_a_header() -> None:
+    """Task names come from users."""
     async with smtp_server() as server:
         await email(server.port).send(
             DELIVERY, notice(summary="held\r\nBcc: all@test.example\x1b[31m\n\nü" + "x" * 500)
@@ -78,8 +78,8 @@ async def test_no_sentence_can_add_a_header() -> None:
     assert len(mail["Subject"]) == 200
 
 
-async def test_a_mail_that_one_did_not_get_is_tried_again() -> None:
-    """Better twice than never."""
+async def test_a_refused_recipient_raises_unavailable() -> None:
+    """A duplicate is better than a loss."""
     async with smtp_server() as server:
         server.refuses = {"dev@test.example"}
         with pytest.raises(Unavailable) as caught:
@@ -87,7 +87,7 @@ async def test_a_mail_that_one_did_not_get_is_tried_again() -> None:
     assert caught.value.reason == "recipients_refused"
 
 
-async def test_a_server_that_is_gone_is_unavailable() -> None:
+async def test_an_unreachable_server_raises_unavailable() -> None:
     """And may come back."""
     async with smtp_server() as server:
         port = server.port
@@ -97,8 +97,8 @@ async def test_a_server_that_is_gone_is_unavailable() -> None:
 
 
 @pytest.mark.parametrize(("password", "arrives"), [("right", True), ("wrong", False)])
-async def test_a_password_goes_through_an_encrypted_connection(password: str, arrives: bool) -> None:
-    """And into no error."""
+async def test_a_password_is_sent_through_an_encrypted_connection(password: str, arrives: bool) -> None:
+    """And appears in no error."""
     authority = trustme.CA()
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(tls)
@@ -119,8 +119,8 @@ async def test_a_password_goes_through_an_encrypted_connection(password: str, ar
     assert (b"mailer", password.encode()) in server.logins
 
 
-async def test_a_server_without_encryption_is_not_used_if_it_is_wanted() -> None:
-    """Nobody falls back by himself."""
+async def test_a_server_without_the_required_encryption_is_not_used() -> None:
+    """There is no fallback."""
     async with smtp_server() as server:
         with pytest.raises(Unavailable):
             await email(server.port, encryption=Encryption.STARTTLS).send(DELIVERY, notice())

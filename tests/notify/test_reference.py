@@ -1,4 +1,4 @@
-"""The reference page says what is so: its kinds are all kinds, its example is a file, its check checks."""
+"""The reference page of alerts: it lists all kinds, its example is valid, and its signature check works."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SECRET = "whsec_MDEyMzQ1Njc4OWFiY2RlZg=="
 
 
 def block(language: str) -> str:
-    """The one block of the page in a language."""
+    """Return the only code block of a language."""
     (found,) = re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
     return str(found)
 
@@ -34,8 +34,8 @@ def test_every_kind_is_on_the_page() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
-def test_the_example_can_be_read(tmp_path: Path) -> None:
-    """As it stands there, but for where the password is."""
+def test_the_example_is_valid(tmp_path: Path) -> None:
+    """As it is, except for the path of the password."""
     (tmp_path / "smtp").write_text("hush")
     text = block("yaml").replace("/run/secrets/smtp", str(tmp_path / "smtp"))
     environment = {"OPS_WEBHOOK_SECRET": SECRET, "CHAT_URL": "json://chat.example.com"}
@@ -44,8 +44,8 @@ def test_the_example_can_be_read(tmp_path: Path) -> None:
     assert [channel.name for channel in channels] == ["ops", "mail", "chat"]
 
 
-async def test_the_check_of_a_signature_knows_ours_from_others(tmp_path: Path) -> None:
-    """With what really arrives."""
+async def test_the_signature_check_accepts_ours_and_rejects_others(tmp_path: Path) -> None:
+    """With a real request."""
     (tmp_path / "page_check.py").write_text(block("python"))
     spec = importlib.util.spec_from_file_location("page_check", tmp_path / "page_check.py")
     assert spec is not None

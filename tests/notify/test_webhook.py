@@ -1,4 +1,4 @@
-"""A webhook is signed, goes where it may go and nowhere else, and takes nothing but a 2xx for an answer."""
+"""Webhooks are signed, go to permitted addresses only, and succeed only with a 2xx."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def webhook(url: str, *, allow_private: bool = True, **more: Any) -> Webhook:
 
 
 async def loopback(host: str, port: int) -> list[str]:
-    """Every name is this machine's."""
+    """Resolve every name to this machine."""
     return ["127.0.0.1"]
 
 
-async def test_it_is_signed_as_standard_webhooks_says() -> None:
-    """Checked with nothing but the secret and what arrived."""
+async def test_the_signature_follows_standard_webhooks() -> None:
+    """Checked with nothing but the secret and the request."""
     async with http_server() as server:
         await webhook(f"http://127.0.0.1:{server.port}/hook?team=a").send(DELIVERY, notice())
 
@@ -54,8 +54,8 @@ async def test_it_is_signed_as_standard_webhooks_says() -> None:
     assert msgspec.json.decode(request.body, type=Notice) == notice()
 
 
-async def test_a_second_try_has_the_same_id() -> None:
-    """By which whoever gets it twice knows it."""
+async def test_a_retry_has_the_same_id() -> None:
+    """Receivers deduplicate by it."""
     async with http_server() as server:
         channel = webhook(f"http://127.0.0.1:{server.port}/")
         await channel.send(DELIVERY, notice())
@@ -64,8 +64,8 @@ async def test_a_second_try_has_the_same_id() -> None:
     assert [request.headers["webhook-id"] for request in server.got] == [DELIVERY, DELIVERY]
 
 
-def test_a_secret_without_the_prefix_is_taken_as_it_is() -> None:
-    """Other senders' secrets look otherwise."""
+def test_a_secret_without_the_prefix_is_used_literally() -> None:
+    """Secrets of other senders look different."""
     assert key_of(Secret("hush")) == b"hush"
     assert key_of(Secret(SECRET)) == KEY
     for useless in ("whsec_***", "whsec_"):
@@ -76,7 +76,7 @@ def test_a_secret_without_the_prefix_is_taken_as_it_is() -> None:
 
 @pytest.mark.parametrize("status", ["301 Moved", "400 Bad Request", "410 Gone", "500 Oops", "503 Later"])
 async def test_only_a_2xx_is_success(status: str) -> None:
-    """Everything else is tried again."""
+    """Everything else is retried."""
     async with http_server() as server:
         server.status = status
         with pytest.raises(Unavailable) as caught:
@@ -85,7 +85,7 @@ async def test_only_a_2xx_is_success(status: str) -> None:
 
 
 async def test_a_redirect_is_not_followed() -> None:
-    """Whoever answers can't send us elsewhere."""
+    """A receiver can't redirect requests."""
     async with http_server() as server, http_server() as other:
         server.status, server.more_headers = "307 Temporary", [f"location: http://127.0.0.1:{other.port}/"]
         with pytest.raises(Unavailable) as caught:
@@ -95,8 +95,8 @@ async def test_a_redirect_is_not_followed() -> None:
     assert (len(server.got), other.got) == (1, [])
 
 
-async def test_an_answer_without_an_end_is_not_read() -> None:
-    """The status is all that counts."""
+async def test_an_endless_response_is_not_read() -> None:
+    """Only the status counts."""
     async with http_server() as server:
         server.status, server.endless = "200 OK", True
         await webhook(f"http://127.0.0.1:{server.port}/").send(DELIVERY, notice())
@@ -104,7 +104,7 @@ async def test_an_answer_without_an_end_is_not_read() -> None:
     assert len(server.got) == 1
 
 
-async def test_somebody_who_does_not_answer_is_left() -> None:
+async def test_a_receiver_that_does_not_answer_times_out() -> None:
     """After a while."""
     async with http_server() as server:
         server.silent = True
@@ -113,8 +113,8 @@ async def test_somebody_who_does_not_answer_is_left() -> None:
     assert caught.value.reason == "no_answer"
 
 
-async def test_nobody_there_is_said_without_the_path() -> None:
-    """Which may be a secret."""
+async def test_the_error_of_an_unreachable_receiver_omits_the_path() -> None:
+    """It may be a secret."""
     async with http_server() as server:
         port = server.port
     with pytest.raises(Unavailable) as caught:
@@ -132,7 +132,7 @@ async def test_nobody_there_is_said_without_the_path() -> None:
     ],
 )  # fmt: skip
 async def test_nothing_goes_to_this_machine_or_its_network(host: str) -> None:
-    """However it is written."""
+    """In any notation."""
     async with http_server() as server:
         with pytest.raises((Refused, Unavailable)) as caught:
             await webhook(f"http://{host}:{server.port}/", allow_private=False).send(DELIVERY, notice())
@@ -141,8 +141,8 @@ async def test_nothing_goes_to_this_machine_or_its_network(host: str) -> None:
     assert caught.value.reason in {"not_public", "no_address"}
 
 
-async def test_a_name_that_means_this_machine_is_refused() -> None:
-    """It is the address that counts."""
+async def test_a_name_that_resolves_to_this_machine_is_refused() -> None:
+    """The address counts."""
     async with http_server() as server:
         channel = webhook(f"http://hooks.test:{server.port}/", allow_private=False, resolve=loopback)
         with pytest.raises(Refused) as refused:
@@ -152,8 +152,8 @@ async def test_a_name_that_means_this_machine_is_refused() -> None:
     assert server.got == []
 
 
-async def test_a_name_is_resolved_once_and_what_was_looked_at_is_connected_to() -> None:
-    """A name that means something else the next time changes nothing."""
+async def test_a_name_is_resolved_once_and_the_checked_address_is_used() -> None:
+    """A later change of the name has no effect."""
     asked: list[str] = []
 
     async def changing(host: str, port: int) -> list[str]:
@@ -168,7 +168,7 @@ async def test_a_name_is_resolved_once_and_what_was_looked_at_is_connected_to() 
 
 
 async def test_the_next_address_is_tried_if_one_can_not_be_reached() -> None:
-    """A host with several."""
+    """For a host with several."""
 
     async def two(host: str, port: int) -> list[str]:
         return ["::1", "127.0.0.1"]
@@ -180,7 +180,7 @@ async def test_the_next_address_is_tried_if_one_can_not_be_reached() -> None:
 
 
 @pytest.mark.parametrize(("certified", "arrives"), [("hooks.test", True), ("other.test", False)])
-async def test_the_certificate_must_be_the_names(certified: str, arrives: bool) -> None:
+async def test_the_certificate_must_match_the_name(certified: str, arrives: bool) -> None:
     """Although the connection goes to an address."""
     authority = trustme.CA()
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -200,7 +200,7 @@ async def test_the_certificate_must_be_the_names(certified: str, arrives: bool) 
 
 
 async def test_a_proxy_of_the_environment_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would resolve the name once more."""
+    """It would resolve the name again."""
     async with http_server() as server, http_server() as proxy:
         monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{proxy.port}")
         await webhook(f"http://127.0.0.1:{server.port}/").send(DELIVERY, notice())

@@ -1,7 +1,7 @@
-"""A program for a test: a name means a public address first, and then this machine. Who is connected to?
+"""A test program for DNS rebinding: a name means a public address first, and this machine from then on.
 
-Everything happens in a network of its own, where the public address is this program's. It prints for each sender how
-often somebody connected to the public address, and how often to this machine.
+It runs in a network namespace of its own, where the public address belongs to this program. It prints for each sender
+the number of connections to the public address, and to this machine.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SET_FLAGS, _SET_ADDRESS, _UP = 0x8914, 0x8916, 0x1
 
 
 def enter_network_of_its_own() -> None:
-    """One with nothing but a loopback device, which has the public address too."""
+    """Enter a network namespace with only a loopback device, which has the public address too."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(_NEW_USER | _NEW_NETWORK) != 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
@@ -37,7 +37,7 @@ def enter_network_of_its_own() -> None:
 
 
 async def main() -> None:
-    """Send by each way, and say who was connected to."""
+    """Send in each way, and print who was connected to."""
     told: list[str] = []
     for send in (by_task, by_channel, by_webhook):
         public, loopback, port = await servers()
@@ -53,7 +53,7 @@ async def main() -> None:
 
 
 async def servers() -> tuple[HttpServer, HttpServer, int]:
-    """One at each address, on the same port."""
+    """Start a server at each address, on the same port."""
     public, loopback = HttpServer(), HttpServer()
     first = await asyncio.start_server(public.serve, PUBLIC, 0)
     port = first.sockets[0].getsockname()[1]
@@ -62,7 +62,7 @@ async def servers() -> tuple[HttpServer, HttpServer, int]:
 
 
 def rebinding() -> Resolve:
-    """A resolver that gives the public address once, and this machine from then on."""
+    """A resolver that returns the public address once, and this machine from then on."""
     answers = deque([PUBLIC])
 
     async def resolve(host: str, port: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""All who send requests for others, each by its own way in: an HTTP call of a task, an alert, a webhook."""
+"""All senders of user-supplied requests, each by its own interface: an HTTP call of a task, an alert, a webhook."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Send: TypeAlias = "Callable[[str, bool, Resolve], Awaitable[object]]"
 
 
 async def here(host: str, port: int) -> list[str]:
-    """What this machine makes of an address, however it is written; of names it knows only its own. Nobody is asked."""
+    """Resolve an address in any notation, and the names of this machine only, without DNS."""
     if host.lower().rstrip(".") in {"localhost", "ip6-localhost"}:
         return ["127.0.0.1", "::1"]
     try:
@@ -33,7 +33,7 @@ async def here(host: str, port: int) -> list[str]:
 
 
 async def by_task(url: str, allowed: bool, resolve: Resolve) -> object:
-    """As an HTTP call of a task does."""
+    """Send like an HTTP call of a task."""
     if (why := fault_of_url(url)) is not None:
         raise Refused(why)
     exchange = Exchange(allow_private=allowed, resolve=resolve)
@@ -44,7 +44,7 @@ async def by_task(url: str, allowed: bool, resolve: Resolve) -> object:
 
 
 async def by_channel(url: str, allowed: bool, resolve: Resolve) -> object:
-    """As a channel of alerts does."""
+    """Send like an alert channel."""
     channel = Webhook(
         "ops", Wish(), MachineClock(), url=_url(url), secret=Secret("hush"), allow_private=allowed, resolve=resolve
     )
@@ -53,14 +53,14 @@ async def by_channel(url: str, allowed: bool, resolve: Resolve) -> object:
 
 
 async def by_webhook(url: str, allowed: bool, resolve: Resolve) -> object:
-    """As the webhooks of a server do."""
+    """Send like the webhooks of a server."""
     post = SignedPost(_url(url), Secret("hush"), MachineClock(), allow_private=allowed, resolve=resolve)
     await post.send("d1", b"{}")
     return None
 
 
 def _url(url: str) -> Secret:
-    """A URL as those who keep one check it."""
+    """Validate a URL like its owner does."""
     if (why := fault_of_url(url)) is not None:
         raise Refused(why)
     return Secret(url)

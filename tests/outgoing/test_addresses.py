@@ -1,4 +1,4 @@
-"""Which addresses are of the public internet."""
+"""Which addresses are public."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from mainspring.protocol.errors import Refused, Unavailable
         ("2001:db8::1", "a private address"),
     ],
 )
-def test_an_address_that_is_not_public_has_an_obstacle(address: str, why: str) -> None:
+def test_an_address_that_is_not_public_has_a_reason(address: str, why: str) -> None:
     """And it has a name."""
     assert obstacle(address) == why
 
@@ -50,11 +50,11 @@ def test_an_address_that_is_not_public_has_an_obstacle(address: str, why: str) -
     "address", ["8.8.8.8", "1.1.1.1", "::ffff:8.8.8.8", "2606:4700:4700::1111", "64:ff9b::808:808", "2002:808:808::1"]
 )
 def test_a_public_address_has_none(address: str) -> None:
-    """Also when it is written into an IPv6 address."""
+    """Also embedded in an IPv6 address."""
     assert obstacle(address) is None
 
 
-async def test_of_several_addresses_those_that_are_public_may_be_connected_to() -> None:
+async def test_only_the_public_addresses_of_a_host_are_used() -> None:
     """Not the others."""
 
     async def both(host: str, port: int) -> list[str]:
@@ -68,8 +68,8 @@ async def test_of_several_addresses_those_that_are_public_may_be_connected_to() 
     ]
 
 
-async def test_a_name_without_an_address_is_tried_again_later() -> None:
-    """Nothing is wrong with it for ever."""
+async def test_a_name_without_an_address_is_unavailable() -> None:
+    """The error is not permanent."""
 
     async def none(host: str, port: int) -> list[str]:
         return []
@@ -82,8 +82,8 @@ async def test_a_name_without_an_address_is_tried_again_later() -> None:
 
 
 @pytest.mark.parametrize("host", ["2130706433", "0x7f000001", "127.1", "localhost"])
-async def test_the_machines_resolver_is_looked_at_too(host: str) -> None:
-    """It knows spellings that no list has."""
+async def test_results_of_the_system_resolver_are_checked(host: str) -> None:
+    """It accepts notations that no list has."""
     with pytest.raises(Refused) as refused:
         await choose(host, 80, allow_private=False, allowed_by="nobody")
     assert refused.value.reason == "not_public"

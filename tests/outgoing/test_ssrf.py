@@ -1,4 +1,4 @@
-"""Whoever sends requests for others sends none to this machine or its network (SEC-5): one corpus for all of them."""
+"""User-supplied requests never reach this machine or its network (SEC-5): one corpus for all senders."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SENDERS = pytest.mark.parametrize("send", [by_task, by_channel, by_webhook])
 
 @asynccontextmanager
 async def both_loopbacks() -> AsyncIterator[list[HttpServer]]:
-    """Servers on 127.0.0.1 and ::1. They answer, so that only a refusal keeps somebody from succeeding."""
+    """Servers on 127.0.0.1 and ::1. They answer, so that only a refusal prevents success."""
     async with http_server() as four, http_server(host="::1") as six:
         yield [four, six]
 
@@ -38,8 +38,8 @@ async def test_nothing_of_the_corpus_reaches_this_machine(send: Send) -> None:
 
 
 @SENDERS
-async def test_it_goes_there_only_if_that_is_allowed(send: Send) -> None:
-    """Then to both, however they are written."""
+async def test_private_addresses_can_be_allowed(send: Send) -> None:
+    """Then to both, in any notation."""
     async with both_loopbacks() as (four, six):
         for url in (f"http://127.0.0.1:{four.port}/", f"http://0x7f.1:{four.port}/", f"http://[::1]:{six.port}/"):
             await send(url, True, here)
@@ -48,8 +48,8 @@ async def test_it_goes_there_only_if_that_is_allowed(send: Send) -> None:
 
 @SENDERS
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1", "169.254.169.254", "10.0.0.1", "::ffff:127.0.0.1", "::"])
-async def test_a_name_that_leads_there_is_refused(send: Send, address: str) -> None:
-    """Its address counts, and not how good the name looks."""
+async def test_a_name_that_resolves_to_this_machine_is_refused(send: Send, address: str) -> None:
+    """Its address counts, not its name."""
 
     async def there(host: str, port: int) -> list[str]:
         return [address]
@@ -63,7 +63,7 @@ async def test_a_name_that_leads_there_is_refused(send: Send, address: str) -> N
 
 
 async def test_a_redirect_to_this_machine_is_refused() -> None:
-    """Each hop is looked at as the first one is: names here are a machine that may be asked, and one that may not."""
+    """Each hop is checked like the first one: here the names of a permitted machine and of a forbidden one."""
     async with http_server() as first, http_server() as second:
         first.status = "302 Found"
 
@@ -82,8 +82,8 @@ async def test_a_redirect_to_this_machine_is_refused() -> None:
 @pytest.mark.parametrize(
     "place", ["file:///etc/passwd", "gopher://x/", "http://a@127.0.0.1/", "http://\\x/", "http://x:0/"]
 )
-async def test_a_redirect_to_what_is_no_address_is_refused(place: str) -> None:
-    """Whoever answers can't choose another way to get there."""
+async def test_a_redirect_to_another_scheme_is_refused(place: str) -> None:
+    """A response can't choose another way to get there."""
     async with http_server() as server:
         server.status, server.more_headers = "302 Found", [f"location: {place}"]
         with pytest.raises(Refused):
@@ -92,8 +92,8 @@ async def test_a_redirect_to_what_is_no_address_is_refused(place: str) -> None:
 
 
 @pytest.mark.processes
-def test_a_name_that_is_public_when_it_is_looked_at_and_this_machine_a_moment_later() -> None:
-    """In a network of its own, in which a public address is to be had: the connection goes to what was looked at."""
+def test_dns_rebinding_does_not_reach_this_machine() -> None:
+    """In a network of its own with a public address: the connection goes to the address that was checked."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.outgoing.rebinding"],
         capture_output=True,

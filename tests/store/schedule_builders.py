@@ -38,7 +38,7 @@ def a_schedule(**changes: Any) -> ScheduleRow:
 
 
 def a_change_of(schedule: ScheduleRow, **changes: Any) -> ScheduleChange:
-    """Somebody's deed."""
+    """A recorded change."""
     values: dict[str, Any] = {
         "schedule_id": schedule.id, "at": NOW, "act": "created", "by": "ann", "why": "needed", "version": 1,
         "after": schedule.spec,
@@ -57,7 +57,7 @@ def a_fire(schedule: ScheduleRow, **changes: Any) -> FireRow:
 
 
 def a_backfill(schedule: ScheduleRow, **changes: Any) -> BackfillRow:
-    """Somebody's wish."""
+    """A backfill."""
     values: dict[str, Any] = {
         "id": f"fill_{new_number():012x}", "schedule_id": schedule.id, "tenant": schedule.tenant, "since": NOW,
         "before": NOW + MINUTE, "max_parallel": 1, "again": False, "windows": 1, "by": "ann", "why": "",

@@ -82,24 +82,24 @@ class TwoBooks(RuleBasedStateMachine):
 
     @rule(data=st.data(), way=st.sampled_from(["due", "waiting", "named", "events"]))
     def settle(self, data: st.DataObject, way: str) -> None:
-        decisions = [data.draw(schedule_decisions()) for _ in range(3)]
+        drawn = [data.draw(decisions()) for _ in range(3)]
         limit = data.draw(st.integers(1, 3))
         ids = data.draw(st.lists(st.sampled_from([schedule.id for schedule in self.schedules]), min_size=1))
         events = [
             an_event(id=data.draw(st.sampled_from("abcdef")), type=data.draw(st.sampled_from(TYPES)))
             for _ in range(limit)
         ]
-        self.both(lambda store: self.settled(store, way, decisions, limit, ids, events))
+        self.both(lambda store: self.settled(store, way, drawn, limit, ids, events))
 
     async def settled(
-        self, store: Store, way: str, decisions: list[Any], limit: int, ids: list[str], events: list[Any]
+        self, store: Store, way: str, drawn: list[Any], limit: int, ids: list[str], events: list[Any]
     ) -> Any:
         """What was known, what was decided and what came of it, but for the time: each store has its own."""
         known: list[Case] = []
 
         def decide(docket: Docket) -> Sequence[Ruling]:
             known.extend(replace(case, job=case.job and replace(case.job, created_at=None)) for case in docket.cases)
-            return [make(case) for make, case in zip(decisions, docket.cases, strict=False)]
+            return [make(case) for make, case in zip(drawn, docket.cases, strict=False)]
 
         settled: Settled | list[bool]
         match way:
@@ -111,7 +111,7 @@ class TwoBooks(RuleBasedStateMachine):
                 settled = await store.settle(ids, decide)
             case _:
                 settled = await store.receive_events(JOB.tenant, events, decide)
-        return known, settled if isinstance(settled, list) else (settled.schedules, settled.rulings)
+        return known, settled if isinstance(settled, list) else (settled.schedules, settled.decisions)
 
     @rule(key=st.sampled_from(KEYS), is_over=st.booleans(), text=TEXTS)
     def alert(self, key: str, is_over: bool, text: str) -> None:
@@ -150,7 +150,7 @@ class TwoBooks(RuleBasedStateMachine):
 
 
 @st.composite
-def schedule_decisions(draw: st.DrawFn) -> Callable[[Case], Ruling]:
+def decisions(draw: st.DrawFn) -> Callable[[Case], Ruling]:
     """Something to decide about whatever schedule: the same each time that it is asked."""
     window_at, fate = draw(st.sampled_from(WINDOWS)), draw(st.sampled_from(Outcome))
     state = draw(st.none() | st.sampled_from(RunState))

@@ -24,11 +24,11 @@ from tests.store.test_rules import write
 
 
 async def granted(store: Store, *wishes: Wish) -> list[int]:
-    """How much was granted of each wish."""
+    """How much each request was granted."""
     return [answer.granted for answer in await store.take_allowances(wishes)]
 
 
-async def test_a_wish_is_granted_until_the_limit_is_reached_and_then_in_a_period(store: Store) -> None:
+async def test_a_request_is_granted_up_to_the_limit_and_then_per_period(store: Store) -> None:
     before = await store.time()
 
     (first,) = await store.take_allowances([a_wish(wanted=3)])
@@ -43,7 +43,7 @@ async def test_a_wish_is_granted_until_the_limit_is_reached_and_then_in_a_period
     assert before + hour <= second.more_at <= await store.time() + hour
 
 
-async def test_an_answer_is_given_for_each_wish_in_order(store: Store) -> None:
+async def test_each_request_is_answered_in_order(store: Store) -> None:
     wishes = [a_wish(limit=limit, wanted=wanted) for limit, wanted in (("z", 2), ("a", 9), ("z", 4), ("m", 1))]
 
     answers = await store.take_allowances(wishes)
@@ -66,7 +66,7 @@ async def test_a_limit_that_is_changed_counts_what_was_taken_before(store: Store
     assert await granted(store, a_wish(wanted=5, per_seconds=1e-9)) == [5]
 
 
-async def test_one_wish_that_the_store_refuses_takes_the_others_with_it(store: Store) -> None:
+async def test_one_refused_request_fails_the_others_too(store: Store) -> None:
     for bad in ("a\0b", "\udc80"):
         with pytest.raises(Rejected):
             await store.take_allowances([a_wish(), a_wish(limit=bad)])

@@ -34,7 +34,7 @@ class Server:
             return await self._allowances.take(self._connection, wishes)
 
     async def granted(self, **changes: object) -> int:
-        """How much of one wish was granted."""
+        """How much one request was granted."""
         (answer,) = await self.take(a_wish(**changes))
         return answer.granted
 

@@ -21,15 +21,15 @@ TENANT = JOB.tenant
 
 def fire_for_each(docket: Docket) -> Sequence[Ruling]:
     """A fire and a run for each event and schedule."""
-    rulings = []
+    decisions = []
     for case in docket.cases:
         fires = [
             a_fire(case.schedule, window_at=NOW + n * HOUR, event=event.document, run_id=a_run().id)
             for n, event in enumerate(docket.events)
         ]
         runs = [a_run(id=fire.run_id) for fire in fires]
-        rulings.append(Ruling(schedule=case.schedule, fires=tuple(fires), runs=tuple(runs)))
-    return rulings
+        decisions.append(Ruling(schedule=case.schedule, fires=tuple(fires), runs=tuple(runs)))
+    return decisions
 
 
 async def kept(store: Store) -> list[EventRow]:
@@ -66,7 +66,7 @@ async def test_of_two_events_with_the_same_key_in_one_call_the_first_one_counts(
     assert [event.subject for event in await kept(store)] == ["", "first"]
 
 
-async def test_the_schedules_of_the_tenant_that_wait_for_a_type_are_settled(store: Store) -> None:
+async def test_schedules_of_the_tenant_that_wait_for_the_type_are_evaluated(store: Store) -> None:
     waits = a_schedule(event_type="file.arrived")
     await given(
         store,
@@ -121,7 +121,7 @@ async def test_how_many_fires_name_an_event_is_kept_with_it(store: Store) -> Non
     assert await look(store, "SELECT count(*) FROM runs") == [(2,)]
 
 
-async def test_a_fire_that_is_settled_again_with_a_later_event_does_not_count_for_it_nor_anew(store: Store) -> None:
+async def test_a_fire_that_is_evaluated_again_with_a_later_event_counts_once(store: Store) -> None:
     schedule = a_schedule(event_type="file.arrived")
     await given(store, schedule)
     first, second = an_event(), an_event()
@@ -147,7 +147,7 @@ async def test_runs_for_events_are_made_known(store: Store) -> None:
     assert told == ["main"]
 
 
-async def test_events_whose_settling_fails_are_not_kept(store: Store) -> None:
+async def test_events_whose_evaluation_fails_are_not_kept(store: Store) -> None:
     await given(store, a_schedule(event_type="file.arrived"))
 
     def halt(_: Docket) -> Sequence[Ruling]:

@@ -181,7 +181,7 @@ asyncio.run(PostgresStore.connect(sys.argv[1]))
 async def test_a_migration_of_postgres_that_is_killed_in_the_middle_can_be_done_again(
     postgres_server: PostgresServer,
 ) -> None:
-    """The migration gets stuck at its last table, because somebody is just making a table of that name."""
+    """The migration blocks at a table in its middle: another transaction is creating a table of that name."""
     url = postgres_server.url(postgres_server.create_database())
     connection = await asyncpg.connect(url)
     block = connection.transaction()

@@ -48,7 +48,7 @@ async def reader(postgres_url: str) -> AsyncIterator[Connection]:
 
 
 @pytest.mark.parametrize("statistics", ["old", "new"])
-async def test_schedules_that_are_not_due_and_fires_that_are_over_cost_a_settling_nothing(
+async def test_schedules_that_are_not_due_and_ended_fires_cost_an_evaluation_nothing(
     store: PostgresStore, other: Connection, reader: Connection, statistics: str
 ) -> None:
     """50,000 schedules that are not due, 50,000 old fires of the one that is."""

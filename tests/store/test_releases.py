@@ -1,4 +1,4 @@
-"""Servers of the release before keep working on the new schema (OPS-8)."""
+"""Servers of the previous release keep working on the new schema (OPS-8)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from mainspring.store.migrations import migrations
 SESSIONS = {path.stem: path.read_text(encoding="utf-8") for path in Path(__file__).with_name("releases").glob("*.sql")}
 
 
-def test_the_release_before_is_recorded() -> None:
-    assert max(map(int, SESSIONS)) >= len(migrations("postgres")) - 1
+def test_the_previous_release_is_recorded() -> None:
+    assert max(map(int, SESSIONS), default=0) >= len(migrations("postgres")) - 1
 
 
 @pytest.mark.parametrize("release", SESSIONS)
-async def test_what_an_earlier_release_says_has_the_same_outcome_on_the_newest_schema(
+async def test_statements_of_an_earlier_release_have_the_same_outcome_on_the_newest_schema(
     postgres_url: str, release: str
 ) -> None:
     lines = SESSIONS[release].splitlines()[1:]

@@ -82,7 +82,7 @@ async def test_at_most_so_many_are_taken_as_were_asked_for(store: Store) -> None
     settled = await store.settle_due(2, rule(fire_once))
 
     assert settled.schedules == 2
-    assert [ruling.schedule.id for ruling in settled.rulings] == [schedule.id for schedule in schedules[:2]]
+    assert [decision.schedule.id for decision in settled.decisions] == [schedule.id for schedule in schedules[:2]]
     assert (await store.settle_due(2, rule(fire_once))).schedules == 1
     assert (await store.settle_due(2, rule(fire_once))).schedules == 0
 
@@ -92,7 +92,7 @@ async def test_nothing_is_decided_when_nothing_is_due(store: Store) -> None:
 
     settled = await store.settle_due(10, watching)
 
-    assert (settled.schedules, settled.rulings, watching.dockets) == (0, (), [])
+    assert (settled.schedules, settled.decisions, watching.dockets) == (0, (), [])
     assert abs(settled.now - await store.time()) < MINUTE
 
 
@@ -263,10 +263,10 @@ async def test_everything_that_was_decided_is_written_together(store: Store) -> 
 
     settled = await store.settle_due(10, rule(decide))
 
-    (ruling,) = settled.rulings
-    (run,) = ruling.runs
-    assert await store.find_schedule(None, schedule.id) == ruling.schedule
-    assert await fires_of(store, schedule) == list(ruling.fires)
+    (decision,) = settled.decisions
+    (run,) = decision.runs
+    assert await store.find_schedule(None, schedule.id) == decision.schedule
+    assert await fires_of(store, schedule) == list(decision.fires)
     assert await store.run(run.id) == run
     assert (run.schedule_id, run.window_at) == (schedule.id, NOW + MINUTE)
     assert (await store.schedule_changes(schedule.id, 1)) == [change]
@@ -304,7 +304,7 @@ async def test_a_window_that_has_a_run_never_gets_another(store: Store) -> None:
     assert await look(store, "SELECT count(*) FROM outbox") == [(0,)]
 
 
-async def test_a_ruling_about_what_nobody_asked_for_is_refused(store: Store) -> None:
+async def test_a_decision_about_a_schedule_outside_the_batch_is_refused(store: Store) -> None:
     schedule, other = a_schedule(), a_schedule()
     await given(store, schedule, other)
 
@@ -318,7 +318,7 @@ class Halt(Exception):
     """Decides no more."""
 
 
-async def test_a_settling_that_fails_in_the_middle_leaves_nothing_and_can_be_repeated(store: Store) -> None:
+async def test_a_failed_evaluation_writes_nothing_and_can_be_repeated(store: Store) -> None:
     schedules = [a_schedule(), a_schedule()]
     await given(store, *schedules)
 
@@ -327,8 +327,8 @@ async def test_a_settling_that_fails_in_the_middle_leaves_nothing_and_can_be_rep
         raise Halt
 
     def invent(case: Case) -> Ruling:
-        ruling = fire_once(case)
-        return replace(ruling, runs=(replace(ruling.runs[0], job_id="job_unknown"),))
+        decision = fire_once(case)
+        return replace(decision, runs=(replace(decision.runs[0], job_id="job_unknown"),))
 
     with pytest.raises(Halt):
         await store.settle_due(10, halt)
@@ -362,7 +362,7 @@ async def test_a_schedule_that_can_not_be_read_is_put_off_and_holds_nobody_up(st
     settled = await store.settle_due(10, rule(fire_once))
 
     assert settled.schedules == 2
-    assert [ruling.schedule.id for ruling in settled.rulings] == [sound.id]
+    assert [decision.schedule.id for decision in settled.decisions] == [sound.id]
     assert (await store.settle_due(10, rule(fire_once))).schedules == 0
     row = await store.find_schedule(None, damaged.id)
     assert row is not None
@@ -370,4 +370,4 @@ async def test_a_schedule_that_can_not_be_read_is_put_off_and_holds_nobody_up(st
     assert row.next_at > settled.now
     assert row.through_at == damaged.through_at
     assert (await store.settle_waiting(10, 600.0, Watching())).schedules == 1
-    assert (await store.settle([damaged.id], Watching())).rulings == ()
+    assert (await store.settle([damaged.id], Watching())).decisions == ()

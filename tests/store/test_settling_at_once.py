@@ -73,7 +73,9 @@ async def windows_of(store: PostgresStore, schedule: ScheduleRow) -> list[object
     return [window_at for (window_at,) in found]
 
 
-async def test_servers_that_settle_what_is_due_at_once_fire_each_window_once(stores: Sequence[PostgresStore]) -> None:
+async def test_servers_that_evaluate_due_schedules_concurrently_fire_each_window_once(
+    stores: Sequence[PostgresStore],
+) -> None:
     schedules = [a_schedule() for _ in range(40)]
     await given(stores[0], *schedules)
 
@@ -115,7 +117,7 @@ async def test_what_somebody_else_has_under_lock_is_left_out_of_what_is_due(
         due = await stores[0].settle_due(10, rule(fire_once))
 
     for settled in (waiting, due):
-        assert [ruling.schedule.id for ruling in settled.rulings] == [free.id]
+        assert [decision.schedule.id for decision in settled.decisions] == [free.id]
 
 
 @pytest.mark.parametrize("way", ["settle", "receive_events"])
@@ -162,7 +164,7 @@ async def test_who_waits_for_too_long_is_told_so_and_nothing_is_written(
     assert await windows_of(stores[0], schedule) == []
 
 
-async def test_a_window_is_settled_once_although_the_answer_to_its_settling_was_lost(
+async def test_a_window_is_evaluated_once_although_the_answer_was_lost(
     behind_proxy: tuple[PostgresStore, Proxy],
 ) -> None:
     store, proxy = behind_proxy
@@ -179,7 +181,7 @@ async def test_a_window_is_settled_once_although_the_answer_to_its_settling_was_
     assert await windows_of(store, schedule) == [NOW + MINUTE]
 
 
-async def test_a_settler_that_dies_before_it_commits_leaves_its_schedules_to_the_others(
+async def test_schedules_of_an_evaluator_that_dies_before_its_commit_are_taken_by_others(
     stores: Sequence[PostgresStore], other: Connection
 ) -> None:
     """Its connection is ended while it decides; another server takes the same schedules then."""

@@ -37,8 +37,8 @@ async def test_a_key_that_comes_again_makes_nothing_and_tells_of_the_first_time(
     first = await store.settle([schedule.id], rule(fire_once), an_entry(), KEY)
     again = await store.settle([schedule.id], rule(fire_once), an_entry(), KEY)
 
-    assert first.made() == [run.id for run in first.rulings[0].runs]
-    assert (again.schedules, again.rulings, list(again.made_before)) == (1, (), first.made())
+    assert first.made() == [run.id for run in first.decisions[0].runs]
+    assert (again.schedules, again.decisions, list(again.made_before)) == (1, (), first.made())
     assert await look(store, "SELECT count(*) FROM runs") == [(1,)]
     assert await told(store) == 2
 
@@ -64,15 +64,15 @@ async def test_a_key_of_a_run_is_the_same_key(store: Store) -> None:
         await store.settle([schedule.id], rule(fire_once), None, OTHER_BODY)
 
 
-async def test_a_key_under_which_nothing_was_ruled_is_not_used(store: Store) -> None:
+async def test_a_key_without_a_decision_is_not_used(store: Store) -> None:
     schedule = a_schedule()
     await given(store, schedule)
 
     nothing = await store.settle([schedule.id], rule_nothing, an_entry(), KEY)
     something = await store.settle([schedule.id], rule(fire_once), an_entry(), KEY)
 
-    assert (nothing.schedules, nothing.rulings, nothing.made_before) == (1, (), ())
-    assert len(something.rulings) == 1
+    assert (nothing.schedules, nothing.decisions, nothing.made_before) == (1, (), ())
+    assert len(something.decisions) == 1
     assert await told(store) == 1
 
 

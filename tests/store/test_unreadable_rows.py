@@ -21,7 +21,7 @@ from mainspring.protocol.clock import MachineClock
 from mainspring.protocol.errors import Broken
 from mainspring.store.ports.front import ServerRow
 from mainspring.store.ports.store import Store
-from mainspring.store.sql.unreadable_rows import MOST_REMEMBERED, UNREADABLE, UnreadableRows
+from mainspring.store.sql.unreadable_rows import MAX_REMEMBERED, UNREADABLE, UnreadableRows
 from mainspring.store.sqlite.store import SqliteStore, inline
 from tests.store.admin_builders import a_measure, a_webhook, an_entry
 from tests.store.builders import DAY, HOUR, NOW, Leader, a_run, a_transition, an_outgoing, ended
@@ -244,6 +244,6 @@ def test_a_row_is_logged_once_for_as_long_as_the_same_is_wrong_with_it() -> None
     with capture_logs() as logs:
         for fault in ("a", "a", "b"):
             rows.log("fire", {"key": fault})
-        rows.log("fire", {str(n): f"other {n}" for n in range(MOST_REMEMBERED)})
+        rows.log("fire", {str(n): f"other {n}" for n in range(MAX_REMEMBERED)})
         rows.log("fire", {"key": "a"})
     assert [one["fault"] for one in logs if one["key"] == "key"] == ["a", "b", "a"]

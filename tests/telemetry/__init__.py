@@ -1,1 +1,1 @@
-"""Numbers, spans and events for those who watch from outside."""
+"""Metrics, traces and lineage events."""

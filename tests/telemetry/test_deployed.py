@@ -1,4 +1,4 @@
-"""The dashboard and the rules ask for numbers that there are, with labels that they have."""
+"""The dashboard and the alert rules use existing metrics with existing labels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NUMBER = re.compile(r"(mainspring_[a-z_]+)(?:\{([^}]*)\})?")
 
 
 def documented() -> dict[str, set[str]]:
-    """Every number, with the labels that it has, as docs/reference/metrics.md says."""
+    """Return all metrics with their labels, from docs/reference/metrics.md."""
     page = (ROOT / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8").split("## OpenTelemetry")[0]
     found = {}
     for row in page.splitlines():
@@ -24,15 +24,15 @@ def documented() -> dict[str, set[str]]:
 
 
 def asked(expression: str) -> list[tuple[str, set[str]]]:
-    """The numbers of an expression, with the labels that it selects by."""
+    """Return the metrics of an expression, with the labels that it selects by."""
     return [
         (re.sub("_(bucket|count|sum)$", "", name), set(re.findall(r"([a-z]+)\s*[=!]", labels)))
         for name, labels in _NUMBER.findall(expression)
     ]
 
 
-def test_rules_ask_for_what_there_is() -> None:
-    """Each rule has a number, a severity and a sentence."""
+def test_rules_use_existing_metrics() -> None:
+    """Each rule has a metric, a severity and a summary."""
     rules = yaml.safe_load((ROOT / "deploy" / "prometheus" / "alerts.yaml").read_text(encoding="utf-8"))
     known = documented()
     for rule in rules["groups"][0]["rules"]:
@@ -43,8 +43,8 @@ def test_rules_ask_for_what_there_is() -> None:
         assert rule["annotations"]["summary"]
 
 
-def test_the_dashboard_asks_for_what_there_is() -> None:
-    """Every panel shows something, and no two are at one place."""
+def test_the_dashboard_uses_existing_metrics() -> None:
+    """Every panel has a query, and no two have the same position."""
     dashboard = json.loads((ROOT / "deploy" / "grafana" / "mainspring.json").read_text(encoding="utf-8"))
     known = documented()
     for panel in dashboard["panels"]:

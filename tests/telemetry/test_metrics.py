@@ -1,4 +1,4 @@
-"""Prometheus' own parser reads what a server tells, every number is documented, and labels stay few."""
+"""Metrics: valid for Prometheus' own parser, documented, and with bounded labels."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ async def office(tmp_path: Path) -> AsyncIterator[Office]:
 
 
 def families(office: Office) -> dict[str, Metric]:
-    """What Prometheus would understand."""
+    """Parse the metrics like Prometheus."""
     return {one.name: one for one in text_string_to_metric_families(office.services.metrics.text().decode())}
 
 
 def value(office: Office, name: str, **labels: str) -> float:
-    """One number; 0 if it is not told."""
+    """Return one value; 0 if it is missing."""
     for family in families(office).values():
         for sample in family.samples:
             if sample.name == name and sample.labels == labels:
@@ -58,8 +58,8 @@ def value(office: Office, name: str, **labels: str) -> float:
     return 0.0
 
 
-async def test_what_happens_is_counted(office: Office) -> None:
-    """Runs end, tasks waited and ran, and a job that is not there fails nobody."""
+async def test_events_are_counted(office: Office) -> None:
+    """Runs end, tasks wait and run; an unknown job causes no failure."""
     async with office.led(), office.caller() as caller:
         playing = asyncio.create_task(play(office.engine, PlayedWorker("w1", Offer(4_000, 8 << 30), office.clock)))
         for _ in range(3):
@@ -79,8 +79,8 @@ async def test_what_happens_is_counted(office: Office) -> None:
         assert value(office, "mainspring_worker_slots", zone="", state="free") == 4
 
 
-async def test_the_page_lists_every_number_and_no_other(office: Office) -> None:
-    """docs/reference/metrics.md is what a server tells, once it has something to tell."""
+async def test_the_page_lists_every_metric_and_no_other(office: Office) -> None:
+    """docs/reference/metrics.md lists what a busy server exports."""
     async with office.led() as leader, office.caller() as caller:
         playing = asyncio.create_task(play(office.engine, PlayedWorker("w1", Offer(4_000, 8 << 30), office.clock)))
         await submit(caller)
@@ -103,7 +103,7 @@ async def test_the_page_lists_every_number_and_no_other(office: Office) -> None:
 
 
 def wait(memory: ShardMemory, task: Task, shape: Shape) -> None:
-    """A task of a run of its own waits in a line."""
+    """Queue a task of a run of its own."""
     run = Run(
         id=task.run_id, shard=POOL, tenant=task.tenant, job_id=ALONE.id, priority=task.priority, params="{}",
         task_count=1, submitted_by="somebody", created_at=task.since, start_at=task.since,
@@ -113,7 +113,7 @@ def wait(memory: ShardMemory, task: Task, shape: Shape) -> None:
 
 
 def idle_leader(office: Office) -> Leader:
-    """A leader that does nothing: only the test changes its memory, and it may take as long as it takes."""
+    """An idle leader: only the test changes its memory, without a time limit."""
     term = Term(shard=POOL, epoch=1, nonce=1, batch_no=0, granted_at=office.clock.wall())
     leader = Leader(
         office.store, office.clock, term, timedelta(hours=1), JobCache(office.store), began=office.clock.monotonic()
@@ -123,7 +123,7 @@ def idle_leader(office: Office) -> Leader:
 
 
 async def test_ten_thousand_tenants_have_few_labels(office: Office) -> None:
-    """However many there are, what is told stays small, and nothing is left out of the sums."""
+    """However many there are, the output stays small and the sums are complete."""
     leader = idle_leader(office)
     memory = leader.shard.memory
     for number in range(10_000):
@@ -144,8 +144,8 @@ async def test_ten_thousand_tenants_have_few_labels(office: Office) -> None:
     assert {sample.labels["tenant"] for sample in slots} >= {"tenant-9999", "tenant-9800"}
 
 
-async def test_why_tasks_wait_is_told(office: Office) -> None:
-    """No worker could ever take it, or none has room, or it is not its turn."""
+async def test_queued_tasks_have_their_reason(office: Office) -> None:
+    """No worker could ever take it, or none has capacity, or it is not its turn."""
     leader = idle_leader(office)
     queues = leader.shard.memory.queues
     for name, shape in (
@@ -168,8 +168,8 @@ async def test_why_tasks_wait_is_told(office: Office) -> None:
     assert age >= 90
 
 
-async def test_what_a_tenant_is_promised_and_what_it_uses_beyond_it_is_told(office: Office) -> None:
-    """acme is promised 4 cores and uses 6, beta is promised 2 and uses none, and nobody promised carl anything."""
+async def test_guarantees_and_burst_of_tenants_are_exported(office: Office) -> None:
+    """acme is guaranteed 4 cores and uses 6, beta is guaranteed 2 and uses none, carl has no guarantee."""
     promised = {"acme": 4_000, "beta": 2_000}
     async with office.led() as leader:
         memory = leader.shard.memory
@@ -192,8 +192,8 @@ async def test_what_a_tenant_is_promised_and_what_it_uses_beyond_it_is_told(offi
     assert rooms == {"acme": 3, "carl": 3}
 
 
-async def test_who_was_asked_to_make_room_is_counted_once(office: Office) -> None:
-    """However often the row of its task is written until it is gone."""
+async def test_a_preempted_task_is_counted_once(office: Office) -> None:
+    """However often its row is written until it has stopped."""
     async with office.led() as leader:
         now = leader.time.now()
         task = Task(
@@ -218,6 +218,6 @@ async def test_levels_and_what_was_refused_are_told(office: Office) -> None:
 
 
 def promise(tenant: str, cpu_millis: int) -> QuotaRow:
-    """A tenant is promised some cores."""
+    """Give a tenant a guarantee."""
     quota = Quota(guaranteed=Resources(cpu_millis=cpu_millis))
     return QuotaRow(tenant=tenant, pool="", quota=quota, raised=None, version=1, updated_at=EPOCH, updated_by="ann")

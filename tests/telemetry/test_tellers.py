@@ -1,4 +1,4 @@
-"""Spans reach a collector and events a receiver of lineage, over real HTTP, from runs that really happened."""
+"""Traces reach a collector and lineage events a receiver, over real HTTP, from real runs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def office(tmp_path: Path) -> AsyncIterator[Office]:
 
 @asynccontextmanager
 async def told(office: Office, tellers: Sequence[Teller]) -> AsyncIterator[Stories]:
-    """What happens is told, until the block is over, and then what is left."""
+    """Export events until the end of the block, then flush."""
     stories = Stories(tellers)
     async with office.led() as leader:
         stories.follow(leader)
@@ -55,13 +55,13 @@ async def told(office: Office, tellers: Sequence[Teller]) -> AsyncIterator[Stori
 
 
 async def has_heard(office: Office, leader: Leader) -> bool:
-    """Whether a leader knows that its latest batch is durable: others see that a moment earlier."""
+    """Return whether a leader knows that its latest batch is durable: others see that a moment earlier."""
     (row,) = [row for row in await office.store.shards() if row.id == leader.term.shard]
     return leader.batch_no >= row.batch_no
 
 
 async def one_run(office: Office) -> RunView:
-    """A run that is over."""
+    """An ended run."""
     async with office.caller() as caller:
         run = await submit(caller)
 
@@ -74,7 +74,7 @@ async def one_run(office: Office) -> RunView:
 
 
 def spans_at(server: HttpServer) -> dict[str, Span]:
-    """What a collector was sent, by name."""
+    """Return the spans that a collector received, by name."""
     found = {}
     for request in server.got:
         if "/v1/traces" in request.line:
@@ -87,7 +87,7 @@ def spans_at(server: HttpServer) -> dict[str, Span]:
 
 
 async def test_a_run_is_a_trace(office: Office) -> None:
-    """One span for the run, one for the time that it waited, one for each attempt, in one trace."""
+    """One span for the run, one for its queue time, one per attempt, in one trace."""
     async with http_server() as server:
         server.status = "200 OK"
         address = f"http://127.0.0.1:{server.port}"
@@ -111,7 +111,7 @@ async def test_a_run_is_a_trace(office: Office) -> None:
 
 
 async def test_a_run_has_one_start_and_one_end_of_lineage(office: Office) -> None:
-    """START, then COMPLETE, under one id that is made from the run's."""
+    """START, then COMPLETE, under one id derived from the run's."""
     async with http_server() as server:
         server.status = "201 Created"
         address = f"http://127.0.0.1:{server.port}"
@@ -126,8 +126,8 @@ async def test_a_run_has_one_start_and_one_end_of_lineage(office: Office) -> Non
     assert events[0]["job"]["facets"]["jobType"]["integration"] == "MAINSPRING"
 
 
-async def test_a_collector_that_fails_stops_nobody(office: Office) -> None:
-    """Runs go on, and so does the telling."""
+async def test_a_failing_collector_stops_nothing(office: Office) -> None:
+    """Runs continue, and so does the export."""
 
     class Bad:
         asked = 0
@@ -146,8 +146,8 @@ async def test_a_collector_that_fails_stops_nobody(office: Office) -> None:
     assert bad.asked == 6
 
 
-async def test_what_a_full_queue_does_not_take_is_counted(office: Office) -> None:
-    """And nobody waits for it."""
+async def test_events_that_a_full_queue_drops_are_counted(office: Office) -> None:
+    """Without waiting."""
     stories = Stories([], most_waiting=2)
     async with office.led() as leader:
         stories.follow(leader)
@@ -159,8 +159,8 @@ async def test_what_a_full_queue_does_not_take_is_counted(office: Office) -> Non
     assert stories.dropped == 4
 
 
-async def test_what_is_being_told_at_the_end_is_told_before_the_rest() -> None:
-    """The first pieces wait for a thread, as on a busy machine, when all ends."""
+async def test_the_export_in_progress_ends_before_the_flush() -> None:
+    """The first events wait for a thread, as on a busy machine, at the end."""
     run = Run(
         id="run_1", shard="main", tenant="acme", job_id="job_1", priority=Priority.P1, params="{}", task_count=1,
         submitted_by="ann", created_at=AT, start_at=AT,
@@ -184,7 +184,7 @@ async def test_what_is_being_told_at_the_end_is_told_before_the_rest() -> None:
     pieces = [RunBegun(run, "first"), RunBegun(run, "second")]
     telling = asyncio.create_task(stories.run())
     stories._put(pieces[0])
-    while not stories._waiting.empty():  # noqa: ASYNC110 - it tells nobody
+    while not stories._waiting.empty():  # noqa: ASYNC110 - it has no event to wait for
         await asyncio.sleep(0)
     await asyncio.sleep(0)
     stories._put(pieces[1])
@@ -199,7 +199,7 @@ async def test_what_is_being_told_at_the_end_is_told_before_the_rest() -> None:
     assert teller.told == [*pieces, "closed"]
 
 
-def test_a_missing_extra_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """With what to install."""
     monkeypatch.setitem(__import__("sys").modules, "opentelemetry.sdk", None)
     with pytest.raises(Refused) as refused:

@@ -1,1 +1,1 @@
-"""The programs: all wiring, and the processes that are built from it."""
+"""The programs: all wiring, and the processes built from it."""

@@ -1,7 +1,7 @@
-"""Builds the adapters and wires them together; the only module that sees everything. No logic.
+"""Builds the adapters and wires them together; the only module that imports everything. No logic.
 
-`Engine` is a host with all its helpers around one store: what a server process runs, and what benchmarks and end-to-end
-tests start. `server.py` builds a server around one, `standalone.py` a server and a worker in one process.
+`Engine` is a host with its background loops on one store: server processes run one, and benchmarks and end-to-end tests
+start one. `server.py` builds a server around it, `standalone.py` a server and a worker in one process.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ from mainspring.store.sqlite.store import SqliteStore
 
 POOL = "default"
 ResolveUrl = Callable[[str], Secret]
-"""The address that is kept under `env:NAME` or `file:/path`. Raises Refused."""
+"""Returns the URL behind `env:NAME` or `file:/path`. Raises Refused."""
 _POLL_SECONDS = 0.05
 
 
 async def open_store(url: str, clock: Clock) -> Store:
-    """The store behind `postgresql://..` or `sqlite:///path`, with its schema up to date. Raises Refused."""
+    """Open the store at `postgresql://..` or `sqlite:///path`, and migrate its schema. Raises Refused."""
     if url.startswith(("postgresql://", "postgres://")):
         store = await PostgresStore.connect(url)
         await store.prepare_days(DAYS_AHEAD)
@@ -66,22 +66,22 @@ async def open_store(url: str, clock: Clock) -> Store:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StoreUnfit(f"the folder of the store at {path} can't be made: {error}") from error
+        raise StoreUnfit(f"the directory of the store at {path} can't be created: {error}") from error
     return SqliteStore.open(path, clock=clock)
 
 
 class Engine:
-    """A host, its outbox delivery, its triggers, its sweeps and its sealing of the audit log, around one store."""
+    """A host with its background loops on one store: outbox, triggers, maintenance, audit sealing, settings, rules."""
 
     def __init__(
         self, store: Store, clock: Clock, alerting: Alerting | None = None, default_jitter_seconds: int = 0,
         given: Mapping[str, str] | None = None, *, cluster_secret: str = "", private_webhooks: bool = False,
         resolve_url: ResolveUrl | None = None,
     ) -> None:  # fmt: skip
-        """`given` is what `--set` says. Raises Refused.
+        """`given` has the values of `--set`. Raises Refused.
 
-        The secrets of webhooks are made from `cluster_secret`. `private_webhooks`: they may also go to addresses that
-        are not of the public internet. `resolve_url` finds addresses of webhooks that are kept elsewhere.
+        The secrets of webhooks are derived from `cluster_secret`. `private_webhooks` also permits private addresses.
+        `resolve_url` resolves references to webhook URLs.
         """
         self.store = store
         self.clock = clock
@@ -94,7 +94,7 @@ class Engine:
         self.rules.on_change = self.host.rule
         self.levels = Levels(store, clock, lambda: self.host.leaders, lambda: self.settings.tuning)
         self.reach: Reach = HostReach(self.host)
-        """How leaders are reached; whoever speaks to other servers puts theirs in its place."""
+        """Client of the leaders; replaced by one that also reaches other servers."""
         self.context = make_context(
             default_jitter_seconds, rules=lambda: self.rules.now, tuning=lambda: self.settings.tuning
         )
@@ -127,7 +127,7 @@ class Engine:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Host]:
-        """Take part in the scheduling for as long as the block lasts, then hand everything over."""
+        """Run the host and its loops for the duration of the block, then hand over all leases."""
         async with self.host.background.running(self.loops()):
             hosting = asyncio.create_task(self.host.run())
             try:
@@ -137,7 +137,7 @@ class Engine:
                 await hosting
 
     async def leader(self, shard: str) -> Leader:
-        """The leader of a shard, as soon as it is here."""
+        """Wait until this host leads a shard; return the leader."""
         while True:
             try:
                 return self.host.leader(shard)
@@ -146,7 +146,7 @@ class Engine:
 
 
 def _poster(clock: Clock, cluster_secret: str, *, allow_private: bool, resolve_url: ResolveUrl | None) -> Post:
-    """How webhooks are told."""
+    """Create the function that posts to webhooks."""
 
     async def post(webhook: WebhookRow, delivery: str, body: bytes) -> int:
         secret = Secret(tokens.webhook_secret(cluster_secret, webhook.id))
@@ -164,7 +164,7 @@ def _poster(clock: Clock, cluster_secret: str, *, allow_private: bool, resolve_u
 
 
 async def play(engine: Engine, worker: PlayedWorker, shard: str = POOL) -> None:
-    """Have a played worker serve whoever leads the shard here, until cancelled."""
+    """Run a virtual worker against the leader of a shard on this host, until cancelled."""
     while True:
         await worker.serve(await engine.leader(shard))
 
@@ -172,14 +172,14 @@ async def play(engine: Engine, worker: PlayedWorker, shard: str = POOL) -> None:
 def create_token(
     store_url: str, name: str, roles: Sequence[str], tenant: str = EVERY_TENANT, expires: timedelta = timedelta(days=90)
 ) -> str:
-    """Make a token by going to the store itself: the first one can't be asked for with a token. Raises Refused."""
+    """Create a token directly in the store, such as the first one of a cluster. Raises Refused."""
     unknown = [role for role in roles if role not in GIVEN_TO_TOKENS]
     if unknown or not roles:
         known = ", ".join(role for role in Role if role in GIVEN_TO_TOKENS)
-        raise Refused("the token can't be made", [Fault(where="roles", why=f"must be some of {known}")])
+        raise Refused("the token can't be created", [Fault(where="roles", why=f"must be some of {known}")])
     if not tokens.SHORTEST_LIFE <= expires <= tokens.LONGEST_LIFE:
-        why = f"must be from a minute to {tokens.LONGEST_LIFE.days} days"
-        raise Refused("the token can't be made", [Fault(where="expires", why=why)])
+        why = f"must be between 1 minute and {tokens.LONGEST_LIFE.days} days"
+        raise Refused("the token can't be created", [Fault(where="expires", why=why)])
 
     async def create() -> str:
         store = await open_store(store_url, MachineClock())

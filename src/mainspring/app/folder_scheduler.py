@@ -1,4 +1,4 @@
-"""`PipelineScheduler`: a folder of pipelines inside of another program (FLD-7), and what `mainspring up` runs.
+"""`PipelineScheduler`: runs a folder of pipelines inside another program (FLD-7), and under `mainspring up`.
 
     scheduler = PipelineScheduler("pipelines", ai_invoker=ask)
     scheduler.on("execution:complete", lambda event: print(event.pipeline_id, event.duration))
@@ -6,11 +6,11 @@
     ..
     await scheduler.stop()
 
-    start   the lock, its heartbeat, the server and the worker, the folder as it is now, what was missed, then the rest
-    stop    no more windows, what runs is waited for, the worker leaves, the lock is given back
+    start   acquire the lock, start its heartbeat, the server and the worker, read the folder, catch up, then fire
+    stop    fire no more windows, wait for running tasks, stop the worker, release the lock
 
-1. Nothing is fired before the folder has been read: what was deleted while nobody watched does not run once more.
-2. Whoever finds the lock in other hands stops at once, and says so (`is_lost`).
+1. Nothing is fired before the folder has been read: a pipeline that was deleted meanwhile does not run again.
+2. A scheduler that loses its lock stops at once (`is_lost`).
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ log = structlog.get_logger()
 Listener: TypeAlias = "Callable[[FolderEvent], object]"
 SOCKET = "invoker.sock"
 _DAMAGED = (
-    "move it away, with all that begins with its name, and start again: "
-    "the state files beside the pipelines bring schedules and totals back"
+    "move it and its companion files (same name with a suffix) away and start again; "
+    "schedules and totals are restored from the state files beside the pipelines"
 )
 _FAR = timedelta(days=366)
 _LOOK_SECONDS = 2.0
 _LATEST = 20
-"""Windows among which those are that run."""
+"""Latest fires that are searched for active runs."""
 
 
 class Upcoming(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A run that is to come."""
+    """An upcoming run."""
 
     schedule_id: str
     pipeline_id: str
@@ -64,7 +64,7 @@ class Upcoming(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class PipelineScheduler:
-    """The scheduler of one folder. Its methods are called in one event loop."""
+    """The scheduler of one folder. Call its methods in one event loop."""
 
     def __init__(
         self,
@@ -80,10 +80,10 @@ class PipelineScheduler:
         cpu_millis: int | None = None,
         container_engine: str = "",
     ) -> None:
-        """`ai_invoker` is a function, or what `mainspring up --invoker` takes. Raises Refused.
+        """`ai_invoker` is a function, or a value as for `mainspring up --invoker`. Raises Refused.
 
-        `workspace_root` is where Python functions are found besides the folder. `port` is where the API answers; if it
-        is taken, the next one that is free. `container_engine` is what `mainspring up --container-engine` takes.
+        Python functions are imported from the folder and from `workspace_root`. The API listens on `port`, or on the
+        next free port. `container_engine` has the values of `mainspring up --container-engine`.
         """
         self.root = Path(pipelines_directory).resolve()
         self._ask = ai_invoker if callable(ai_invoker) else None
@@ -102,22 +102,22 @@ class PipelineScheduler:
         self._box: Standalone
         self._source: FolderSource
         self._has_source = False
-        """Before, nobody has to be told: it looks at everything when it begins."""
+        """Whether changes are passed to the source; it reads everything when it begins."""
         self._is_running = False
         self.stopped = asyncio.Event()
-        """It has stopped, or never started."""
+        """Set while the scheduler is not running."""
         self.stopped.set()
         self.is_lost = False
-        """The lock is in other hands: that is why it stopped."""
+        """Whether it stopped because it lost its lock."""
         self.failure: BaseException | None = None
-        """A fault of ours is why it stopped."""
+        """The internal error that stopped it, if any."""
 
     # lifecycle
 
     async def start(self) -> Beginning:
-        """Start. Raises SchedulerLockError if another instance has the folder."""
+        """Start. Raises SchedulerLockError if another instance holds the folder's lock."""
         if self._is_running:
-            raise Conflict("the scheduler is running already")
+            raise Conflict("the scheduler is already running")
         if not self.root.is_dir():
             raise Refused(f"there is no folder {self.root}")
         configure_inside("warning")
@@ -165,9 +165,9 @@ class PipelineScheduler:
         return beginning
 
     async def stop(self, timeout_ms: float = 30_000) -> bool:
-        """Stop in order: what runs is waited for, up to this long. False: something had to be stopped.
+        """Stop gracefully: wait for running tasks, up to the timeout. False: some tasks had to be stopped.
 
-        What was stopped begins again with the next start. To stop twice does nothing.
+        Stopped tasks start again with the next start. Stopping twice does nothing.
         """
         if not self._is_running:
             return True
@@ -183,40 +183,40 @@ class PipelineScheduler:
         return is_through
 
     def is_running(self) -> bool:
-        """Whether it has started and not stopped."""
+        """Return whether the scheduler is running."""
         return self._is_running
 
     def hurry(self) -> None:
-        """Do not wait any more for what runs."""
+        """Stop waiting for running tasks: they are stopped now."""
         self._box.hurry()
 
     @property
     def address(self) -> str:
-        """Where the API answers."""
+        """The URL of the API."""
         return self._box.address
 
     def in_flight(self) -> int:
-        """How many tasks run, or wait for a worker."""
+        """Return the number of running and queued tasks."""
         return self._box.running()
 
     # schedules
 
     async def list_schedules(self) -> list[ScheduleInfo]:
-        """All scheduled pipelines."""
+        """Return all scheduled pipelines."""
         return self._source.schedules()
 
     async def get_schedule(self, schedule_id: str) -> ScheduleInfo:
-        """One of them, by its scheduleId or pipelineId. Raises NotFound."""
+        """Return a scheduled pipeline by its scheduleId or pipelineId. Raises NotFound."""
         return self._source.find(schedule_id)
 
     async def trigger_now(self, schedule_id: str) -> PipelineExecutionResult:
-        """Run a pipeline outside of its schedule, and wait for the end. What became of it is in the result."""
+        """Run a pipeline outside its schedule, wait for its end, and return the result."""
         fire = await self._box.client.trigger(self._source.server_id(schedule_id), why="triggered by the program")
         await self._ended(fire.run_id or "")
         return await self._source.result_of(self._source.find(schedule_id).schedule_id, fire.run_id or "")
 
     async def _ended(self, run_id: str) -> None:
-        """Wait until nothing more becomes of a run by itself."""
+        """Wait until a run has ended or is paused."""
         while (await self._box.client.run(run_id)).state != "PAUSED":
             try:
                 await self._box.client.wait(run_id, _LOOK_SECONDS)
@@ -225,26 +225,26 @@ class PipelineScheduler:
             return
 
     async def pause(self, schedule_id: str) -> None:
-        """Leave out what comes, until it is resumed."""
+        """Pause a schedule: skip its windows until it is resumed."""
         await self._box.client.pause_schedule(self._source.server_id(schedule_id))
 
     async def resume(self, schedule_id: str) -> None:
-        """Go on after a pause."""
+        """Resume a paused schedule."""
         await self._box.client.resume_schedule(self._source.server_id(schedule_id))
 
     async def cancel(self, schedule_id: str) -> None:
-        """Cancel what runs of a schedule. Raises Conflict if nothing does."""
+        """Cancel the active runs of a schedule. Raises Conflict if there are none."""
         fires = self._box.client.fires(self._source.server_id(schedule_id), limit=_LATEST)
         active = [fire async for fire in fires if fire.run_id and not fire.run_state]
         if not active:
-            raise Conflict(f"nothing of {schedule_id} is running")
+            raise Conflict(f"{schedule_id} has no active run")
         for fire in active:
             await self._box.client.cancel_run(fire.run_id or "", why="cancelled by the program")
 
-    # questions
+    # queries
 
     async def get_upcoming(self, limit: int = 10) -> list[Upcoming]:
-        """The next runs of all schedules, the soonest first."""
+        """Return the next runs of all schedules, soonest first."""
         known = {info.schedule_id: info for info in self._source.schedules()}
         windows = await self._box.client.upcoming(until=self._clock.wall() + _FAR, limit=limit)
         return [
@@ -254,24 +254,24 @@ class PipelineScheduler:
         ]
 
     async def get_history(self, schedule_id: str, limit: int | None = None) -> list[RunRecord]:
-        """The latest runs of a schedule, the newest first."""
+        """Return the latest runs of a schedule, newest first."""
         return list(self._source.find(schedule_id).state.history[:limit])
 
     # events
 
     def on(self, event: str, listener: Listener) -> None:
-        """Have a function called with each event of this name. Raises Refused if there is none of it."""
+        """Register a listener for events of a name. Raises Refused for an unknown name."""
         if event not in EVENTS:
-            raise Refused(f"there is no event {event}: there are {', '.join(EVENTS)}")
+            raise Refused(f"unknown event {event}; events: {', '.join(EVENTS)}")
         self._listeners[event].append(listener)
 
     def off(self, event: str, listener: Listener) -> None:
-        """Call it no more."""
+        """Remove a listener."""
         if listener in self._listeners[event]:
             self._listeners[event].remove(listener)
 
     def dispose(self) -> None:
-        """Tell nobody anything more, and stop at once, without waiting for it: `stopped` says when it is through."""
+        """Remove all listeners and stop at once, without waiting: `stopped` is set at the end."""
         self._listeners.clear()
         self._do_aside(self.stop(timeout_ms=0))
 
@@ -280,7 +280,7 @@ class PipelineScheduler:
             try:
                 told = listener(event)
             except Exception:
-                # Whatever a listener does, the schedule goes on.
+                # A failing listener does not stop the scheduler.
                 log.exception("listener.failed", about=event.event)
                 continue
             if inspect.iscoroutine(told):
@@ -289,10 +289,10 @@ class PipelineScheduler:
     def _do_aside(self, deed: Coroutine[Any, Any, object]) -> None:
         start_task(deed, "scheduler_aside")
 
-    # what goes on by itself
+    # background work
 
     async def _go_on(self, duty: Awaitable[None]) -> None:
-        """Have something done until it stops."""
+        """Run work in the background until the scheduler stops."""
         task = asyncio.ensure_future(duty)
         task.add_done_callback(self._look_at_end)
 
@@ -303,7 +303,7 @@ class PipelineScheduler:
         self._stack.push_async_callback(end)
 
     def _look_at_end(self, task: asyncio.Future[None]) -> None:
-        """Nothing that goes on by itself may end by a fault unseen: then everything stops in order."""
+        """Stop the scheduler if background work fails."""
         if task.cancelled() or task.exception() is None:
             return
         self.failure = task.exception()

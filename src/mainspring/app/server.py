@@ -1,11 +1,10 @@
-"""Builds and runs a server process: the engine, and the front that answers over the network, in one event loop.
+"""Builds and runs a server process: the engine and the API, in one event loop.
 
-    start   refuse to be open to the world, claim the port, open the store, take part, answer, say so
-    stop    SIGTERM or SIGINT: end streams and links, answer what is under way, hand the shards over; a second signal
-            ends the process at once
+    start   check the security settings, bind the port, open the store, start scheduling, serve, report readiness
+    stop    SIGTERM or SIGINT: end streams and links, finish requests in progress, hand over the shards; a second signal
+            exits at once
 
-While it runs, nothing that happens to the store ends it: /readyz says that it can't be reached, and it goes on when it
-can.
+A store outage does not end the process: /readyz reports it, and the server continues when the store is back.
 """
 
 from __future__ import annotations
@@ -54,58 +53,58 @@ DEFAULT_PORT = 8484
 
 
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How a server is to be."""
+    """Settings of a server process."""
 
     store: str = DEFAULT_STORE
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
-    """0: a free one."""
+    """0: any free port."""
     address: str | None = None
-    """Where workers and other servers reach it, if that is not where it listens."""
+    """URL for workers and other servers, if it differs from the listen address."""
     data_dir: Path | None = None
-    """Where logs are kept: beside a SQLite store, unless said."""
+    """Directory of task logs; by default beside a SQLite store."""
     tls_cert: Path | None = None
     tls_key: Path | None = None
-    """With the certificate, or not at all."""
+    """Required together with the certificate."""
     ca_cert: Path | None = None
-    """The certificate that other servers' are signed with, if the machine does not know it."""
+    """CA certificate of other servers, if it is not in the system's trust store."""
     worker_ca: Path | None = None
-    """The authority of workers: its certificate, or the directory that `mainspring ca init` made (SEC-3)."""
+    """CA of the workers: its certificate, or the directory created by `mainspring ca init` (SEC-3)."""
     worker_ca_key: Path | None = None
-    """Its key; in the directory, unless said."""
+    """Its key; by default the one in that directory."""
     require_worker_cert: bool = False
-    """Workers are known by their certificates only."""
+    """Accept workers only with a certificate."""
     worker_cert_hours: float = 24.0
-    """For how long a worker's certificate is good."""
+    """Validity of worker certificates."""
     behind_proxy: bool = False
-    """Somebody in front of it speaks TLS."""
+    """TLS is terminated by a proxy."""
     require_token: bool = False
     pool: str = POOL
     log_format: str = "text"
     log_level: str = "info"
     ready_file: Path | None = None
-    """Where to say, as JSON, that it is ready."""
+    """Created, with JSON content, once the server is ready."""
     tuning: tuple[str, ...] = ()
-    """Measures of the scheduling, each `name=value` (`core/model/settings.py`)."""
+    """Scheduler settings, each `name=value` (`core/model/settings.py`)."""
     jitter_seconds: int = 0
-    """Spreads the starts of schedules that don't say (TRG-6)."""
+    """Default jitter of schedules without their own (TRG-6)."""
     alerts: Path | None = None
-    """The file of the channels that alerts are sent to."""
+    """The file that configures the alert channels."""
     private_webhooks: bool = False
-    """Webhooks may also go to addresses that are not of the public internet."""
+    """Webhooks may also go to private addresses."""
     webhook_references: bool = False
-    """Webhooks may have their address in a variable or a file of this machine (`${env:NAME}`, `${file:/path}`)."""
+    """Webhook URLs may refer to variables and files of this machine (`${env:NAME}`, `${file:/path}`)."""
     otlp: str | None = None
-    """Where spans and numbers go, by OpenTelemetry's protocol over HTTP."""
+    """OTLP/HTTP endpoint for spans and metrics."""
     lineage: str | None = None
-    """Where OpenLineage events go."""
+    """OpenLineage endpoint."""
     largest_log_bytes: int = LARGEST_LOG_BYTES
     largest_logs_bytes: int = LARGEST_DIRECTORY_BYTES
     keep_logs_seconds: float = KEPT.total_seconds()
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True):
-    """A server answers."""
+    """A server is ready."""
 
     address: str
     pid: int
@@ -114,33 +113,33 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
     pool: str
     token_needed: bool
     has_tokens: bool
-    """Whether anybody has ever made one."""
+    """Whether any token exists."""
 
 
 def reason_to_refuse(settings: ServerSettings) -> str | None:
-    """Why a server must not start like this (SEC-1); None if it may."""
+    """Return why a server must not start with these settings (SEC-1); None if it may."""
     try:
         read_tuning(settings.tuning)
     except Refused as refused:
         return str(refused)
     if (settings.tls_cert is None) != (settings.tls_key is None):
-        return "--tls-cert and --tls-key go together"
+        return "--tls-cert and --tls-key must be used together"
     if settings.worker_ca is None and (settings.worker_ca_key is not None or settings.require_worker_cert):
         return "--worker-ca-key and --require-worker-cert need --worker-ca"
     if settings.worker_ca is not None and settings.tls_cert is None:
-        return "--worker-ca needs --tls-cert and --tls-key: workers show their certificates when they connect"
+        return "--worker-ca needs --tls-cert and --tls-key: workers present their certificates in the TLS handshake"
     if not SHORTEST_LIFE <= timedelta(hours=settings.worker_cert_hours) <= LONGEST_LIFE:
-        return "--worker-cert-hours must be from a minute to a year"
+        return "--worker-cert-hours must be between 1 minute and 1 year"
     if is_loopback(settings.host) or settings.tls_cert is not None or settings.behind_proxy:
         return None
     return (
-        f"{settings.host} can be reached from other machines, and tokens would cross the network in the clear: "
-        "give --tls-cert and --tls-key, or --behind-proxy if something in front of it speaks TLS"
+        f"{settings.host} is reachable from other machines, and tokens would be sent unencrypted: "
+        "use --tls-cert and --tls-key, or --behind-proxy if a proxy terminates TLS"
     )
 
 
 def serve(settings: ServerSettings, on_ready: Callable[[Ready], None]) -> None:
-    """Run a server until it is told to stop. Raises Refused if it can't start like this."""
+    """Run a server until a signal stops it. Raises Refused if the settings are not permitted."""
     reason = reason_to_refuse(settings)
     if reason is not None:
         raise Refused(reason)
@@ -154,7 +153,7 @@ def serve(settings: ServerSettings, on_ready: Callable[[Ready], None]) -> None:
 
 
 class Assembly(NamedTuple):
-    """A server that answers."""
+    """A running server."""
 
     engine: Engine
     front: Front
@@ -178,7 +177,7 @@ async def _serve(settings: ServerSettings, listener: socket.socket, on_ready: Ca
 async def assemble(
     settings: ServerSettings, listener: socket.socket, prepare: Callable[[Engine, Front], None] | None = None
 ) -> AsyncIterator[Assembly]:
-    """A server in this event loop, for as long as the block lasts. `prepare` is called before anything goes on."""
+    """Run a server in this event loop for the duration of the block. `prepare` is called before it starts."""
     clock = MachineClock()
     channels = load_channels(settings.alerts, os.environ, clock) if settings.alerts is not None else []
     name = f"{socket.gethostname()}:{os.getpid()}"
@@ -222,18 +221,18 @@ async def assemble(
 
 
 def collect_seldom() -> None:
-    """Keep the collector of cycles from looking at everything in the midst of the work.
+    """Make full garbage collections rare.
 
-    Hardly anything here is in a cycle, and hundreds of thousands of things stay. As Python comes, a server with 2,000
-    tasks in memory stands still for 35 to 80 ms every few seconds of work, one with 100,000 for 300.
+    Hardly any object is in a cycle, and hundreds of thousands are long-lived. With Python's defaults, a server with
+    2,000 tasks in memory pauses for 35 to 80 ms every few seconds under load, one with 100,000 for 300 ms.
     """
     gc.collect()
-    gc.freeze()  # modules, classes, routes: they stay as long as the process does
+    gc.freeze()  # modules, classes, routes: they live as long as the process
     gc.set_threshold(50_000, 20, 50)
 
 
 def _on_signals() -> asyncio.Event:
-    """Set by the first signal to stop; the second one ends the process."""
+    """Return an event that the first stop signal sets; the second signal exits the process."""
     told_to_stop = asyncio.Event()
 
     def stop(number: signal.Signals) -> None:
@@ -272,7 +271,7 @@ def _tls(settings: ServerSettings) -> Tls | None:
 
 
 def _enrolment(settings: ServerSettings) -> Enrolment | None:
-    """How workers get certificates. Raises Refused if the authority can't be used."""
+    """Create the enrollment of workers. Raises Refused if the CA can't be used."""
     if settings.worker_ca is None:
         return None
     certificate, key = settings.worker_ca, settings.worker_ca_key
@@ -295,7 +294,7 @@ def _log_files(settings: ServerSettings) -> LogFiles:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise Refused(
-            f"logs can't be kept at {directory}: {error}\nhint: name another place with --data-dir"
+            f"logs can't be stored in {directory}: {error}\nhint: choose another directory with --data-dir"
         ) from error
     return LogFiles(
         directory,
@@ -321,7 +320,7 @@ def _without_password(url: str) -> str:
 
 
 def _write_whole(path: Path, content: bytes) -> None:
-    """Write a file so that whoever reads it finds all of it or none."""
+    """Write a file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f"{path.name}.{os.getpid()}")
     unfinished.write_bytes(content)

@@ -1,13 +1,13 @@
-"""Everything in one process: a server on SQLite and a worker, in one event loop, on this machine only.
+"""Standalone mode: a server on SQLite and a worker in one process and event loop, on this machine only.
 
-What `mainspring up`, `mainspring run` and `PipelineScheduler` stand on. It is the same server and the same worker as
-apart; only the guard, which is the parent of every task, is a process of its own.
+The base of `mainspring up`, `mainspring run` and `PipelineScheduler`. Server and worker are the same as in separate
+processes; only the supervisor, the parent of every task, is a process of its own.
 
     async with Standalone(StandaloneSettings(directory=folder / ".mainspring")) as box:
         await box.client.submit_job(..)
 
-    start   claim a port, open the store, take part in the scheduling, answer; then the worker comes
-    stop    fire nothing more, wait for what runs, have the worker leave, hand over, close
+    start   bind a port, open the store, start scheduling, serve; then start the worker
+    stop    fire nothing more, wait for running tasks, stop the worker, hand over, close
 """
 
 from __future__ import annotations
@@ -50,39 +50,39 @@ from mainspring.worker.agent.launch import WorkerOptions, agent_settings
 log = structlog.get_logger()
 
 LEAST_CPU_MILLIS = 4_000
-"""Tasks of one person mostly wait: so much is offered at least, however few processors there are."""
+"""Minimum capacity of the worker, however few processors there are: tasks of a single user mostly wait."""
 RATES = (
     "submissions_per_second", "tenant_submissions_per_second", "user_submissions_per_second", "queries_per_second",
     "acts_per_second",
 )  # fmt: skip
 FOR_ONE_PERSON = ("p0_needs_grant=0", *(f"{name}={SETTINGS[name].most}" for name in RATES))
-"""There is nobody to be fair to, and nobody to ask for a grant. What is set while it runs goes before this."""
+"""With a single user there are no rate limits and no grants. Settings at run time take precedence."""
 _PORTS_TRIED = 20
 _LOOK_SECONDS = 0.05
 _LEAVE_SECONDS = 1.0
 
 
 class StandaloneSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How it is to be."""
+    """Settings of a standalone server."""
 
     directory: Path
-    """Where everything is kept: the store, the logs, the worker's journal."""
+    """Directory of the store, the logs and the worker's result spool."""
     port: int = DEFAULT_PORT
-    """0: a free one. One that is taken: the next that is free, unless `exact_port`."""
+    """0: any free port. If the port is in use, the next free one, unless `exact_port`."""
     exact_port: bool = False
     fires: bool = True
     """False: schedules are not fired before `release`."""
     cpu_millis: int | None = None
     invoker: str = ""
-    """Who answers the prompts of map-reduce tasks that name nobody, as `core/work/invoker_options.py` reads it."""
+    """Default invoker of map-reduce tasks (`core/work/invoker_options.py`)."""
     python_path: tuple[Path, ...] = ()
-    """Where the worker finds Python functions."""
+    """Import path of the worker for Python functions."""
     container_engine: str = ""
-    """What runs containers, as `mainspring worker --container-engine` takes it."""
+    """Container engine, as for `mainspring worker --container-engine`."""
 
 
 class RunNote(msgspec.Struct, frozen=True, kw_only=True):
-    """Something became of a run of a schedule, durably: it began, ended, is held, or a task of it is tried again."""
+    """A run of a schedule changed durably: it started, ended, is held, or one of its tasks is retried."""
 
     schedule: str
     run: str
@@ -98,7 +98,7 @@ class Standalone:
         on_run: Callable[[RunNote], None] | None = None,
         on_schedules: Callable[[Sequence[str]], None] | None = None,
     ) -> None:
-        """`on_run` and `on_schedules` are told in the event loop, after the fact; they must be quick."""
+        """`on_run` and `on_schedules` are called in the event loop after each change; they must be fast."""
         self._settings = settings
         self._on_run = on_run
         self._on_schedules = on_schedules
@@ -124,15 +124,15 @@ class Standalone:
         await self._stack.aclose()
 
     def release(self) -> None:
-        """Fire schedules from now on."""
+        """Start firing schedules."""
         self._engine.triggers.release()
 
     def hold(self) -> None:
-        """Fire no more schedules."""
+        """Stop firing schedules."""
         self._engine.triggers.hold()
 
     def running(self) -> int:
-        """How many tasks wait for a worker or are with one; what waits for a time does not count."""
+        """Return the number of queued and running tasks, without those that wait for a start time."""
         try:
             memory = self._engine.host.leader(POOL).shard.memory
         except NotLeading:
@@ -140,7 +140,7 @@ class Standalone:
         return len(memory.attempts) + sum(memory.queues.depth.values())
 
     async def settle(self, timeout_seconds: float) -> bool:
-        """Wait until nothing runs. False: something still does, and the time is over or somebody is in a hurry."""
+        """Wait until no task is queued or running. False: timed out, or interrupted by `hurry`."""
         until = self._engine.clock.monotonic() + timeout_seconds
         while self.running():
             if self._is_hurried or self._engine.clock.monotonic() >= until:
@@ -149,7 +149,7 @@ class Standalone:
         return True
 
     def hurry(self) -> None:
-        """What runs is not waited for any more: it is stopped, with a second of grace."""
+        """Stop running tasks instead of waiting for them, with a grace period of a second."""
         if not self._is_hurried:
             self._is_hurried = True
             self._agent.leave()
@@ -186,7 +186,7 @@ class Standalone:
             engine.settler.on_ruled = front.services.book.on_ruled = self._on_schedules
 
     def _tell_runs(self, leader: Leader, batch: Batch) -> None:
-        """Pass on what became of runs of schedules."""
+        """Report the changes of schedule runs in a batch."""
         assert self._on_run is not None
         for run in batch.runs:
             if run.schedule_id is not None:
@@ -210,26 +210,26 @@ class Standalone:
         )  # fmt: skip
 
     async def _leave(self) -> None:
-        """Have the worker leave. What it does not finish is given back, and begins again with the next start."""
+        """Stop the worker. Unfinished attempts are returned, and start again with the next start."""
         self._agent.leave()
         await asyncio.gather(self._working, return_exceptions=True)
 
 
 def make_private(directory: Path) -> None:
-    """Make a directory that only this user can read, if there is none. Raises Refused for what is something else.
+    """Create a directory that only this user can read, if it does not exist. Raises Refused if it is not a directory.
 
-    A link is not followed: the folder of somebody else could have us write wherever it points to.
+    Links are not followed: in a foreign folder a link could redirect our writes.
     """
     if directory.is_symlink():
-        raise Refused(f"{directory} is a symbolic link, and everything is kept there: make it a directory")
+        raise Refused(f"{directory} must be a directory, not a symbolic link")
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise Refused(f"{directory} can't be made a directory: {error.strerror}") from error
+        raise Refused(f"directory {directory} can't be created: {error.strerror}") from error
 
 
 def claim_port(port: int, *, exact: bool = False) -> socket.socket:
-    """A socket on this port of this machine, or on the next one that is free. Raises Refused."""
+    """Listen on a port of this machine, or on the next free one. Raises Refused."""
     last: Refused | None = None
     for candidate in range(port, port + (1 if exact or not port else _PORTS_TRIED)):
         try:
@@ -242,7 +242,7 @@ def claim_port(port: int, *, exact: bool = False) -> socket.socket:
 
 @contextmanager
 def in_background(settings: StandaloneSettings) -> Iterator[str]:
-    """The same in a thread of its own, for as long as the block lasts: its address. For what waits in between."""
+    """Run a standalone server in a thread for the duration of the block, and yield its URL. For blocking callers."""
     ready: Future[str] = Future()
     loop = asyncio.new_event_loop()
     told_to_stop = asyncio.Event()
@@ -256,7 +256,7 @@ def in_background(settings: StandaloneSettings) -> Iterator[str]:
     def work() -> None:
         try:
             loop.run_until_complete(run())
-        except BaseException as error:  # noqa: BLE001 - whoever waits for the address hears of it
+        except BaseException as error:  # noqa: BLE001 - passed to the caller that waits for the URL
             if not ready.done():
                 ready.set_exception(error)
         finally:

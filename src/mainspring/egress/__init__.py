@@ -1,1 +1,1 @@
-"""Requests to addresses that somebody else names: webhooks of a server, and HTTP calls of tasks (SEC-5)."""
+"""Requests to user-supplied URLs: webhooks of a server, and HTTP calls of tasks (SEC-5)."""

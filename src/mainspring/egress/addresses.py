@@ -1,8 +1,7 @@
-"""Where a request may go (SAFETY F79): to addresses of the public internet, unless whoever may says otherwise.
+"""Permitted destinations of requests (SAFETY F79): public internet addresses, unless private ones are allowed.
 
-A name is resolved once, what comes out is looked at, and the connection goes to that very address. So it does not
-matter how an address is written (`2130706433`, `0x7f.1`, `[::ffff:127.0.0.1]`), nor whether the name means something
-else a moment later.
+A name is resolved once, the result is checked, and the connection goes to that address. So neither the notation of an
+address (`2130706433`, `0x7f.1`, `[::ffff:127.0.0.1]`) nor a later change of the name (DNS rebinding) matters.
 """
 
 from __future__ import annotations
@@ -17,21 +16,21 @@ from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_netw
 from mainspring.protocol.errors import Refused, Unavailable
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]
-"""The addresses of a host for a port, the best first."""
+"""Returns the addresses of a host for a port, best first."""
 
 _NAT64 = IPv6Network("64:ff9b::/96")
-"""The last 32 bits are the IPv4 address that a gateway connects to."""
+"""The last 32 bits are the IPv4 address to which a gateway connects."""
 _ISATAP = frozenset({0x0000_5EFE, 0x0200_5EFE})
-"""What stands before an IPv4 address, in the last half of an IPv6 address that is a tunnel to it."""
+"""Prefixes of the embedded IPv4 address in the interface identifier of a tunnel address."""
 _LAST_32_BITS = 0xFFFF_FFFF
 _NOT_PUBLIC = tuple(
     map(ip_network, ("192.0.0.0/24", "192.88.99.0/24", "168.63.129.16/32", "64:ff9b:1::/48", "3fff::/20", "5f00::/16"))
 )
-"""Nobody's, or a cloud's own (where it tells its machines about themselves), and for some releases of Python public."""
+"""Reserved, or metadata services of clouds; some releases of Python count them as public."""
 
 
 def obstacle(address: str) -> str | None:
-    """Why an address is not of the public internet, as the end of `it is ..`; None if it is."""
+    """Return the kind of an address that is not public, to follow "it is"; None if it is public."""
     for one in _meanings(ip_address(address)):
         why = _obstacle(one)
         if why is not None:
@@ -40,15 +39,15 @@ def obstacle(address: str) -> str | None:
 
 
 def resolver(threads: Executor | None = None) -> Resolve:
-    """Ask the machine's resolver, which takes as long as it likes, in these threads or in those of the loop."""
+    """Create a function that asks the system's resolver in these threads, or in those of the event loop."""
 
     async def resolve(host: str, port: int) -> list[str]:
-        """What the machine's resolver says. Raises Unavailable."""
+        """Ask the system's resolver, without a timeout. Raises Unavailable."""
         ask = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
         try:
             found = await asyncio.get_running_loop().run_in_executor(threads, ask)
         except (OSError, UnicodeError) as error:
-            why = (error.strerror if isinstance(error, OSError) else None) or "it is no name"
+            why = (error.strerror if isinstance(error, OSError) else None) or "invalid host name"
             raise Unavailable(f"{host} has no address: {why}", reason="no_address") from None
         return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
@@ -61,9 +60,9 @@ resolve = resolver()
 async def choose(
     host: str, port: int, *, allow_private: bool, allowed_by: str, resolve: Resolve = resolve
 ) -> list[str]:
-    """The addresses of a host that may be connected to. Raises Refused if none may, Unavailable if there is none.
+    """Return the permitted addresses of a host. Raises Refused if none is permitted, Unavailable if there is none.
 
-    `allowed_by`: what would have to be otherwise for a private address, as the end of a sentence.
+    `allowed_by` says what does not permit private addresses, as the end of a sentence.
     """
     addresses = await resolve(host, port)
     if not addresses:
@@ -75,7 +74,7 @@ async def choose(
 
 
 def _meanings(address: IPv4Address | IPv6Address) -> Iterator[IPv4Address | IPv6Address]:
-    """Where a connection may end: at the address, or at an IPv4 address that is inside of it."""
+    """Return the addresses at which a connection may end: the address, or an embedded IPv4 address."""
     if isinstance(address, IPv4Address):
         yield address
     elif address.ipv4_mapped is not None:

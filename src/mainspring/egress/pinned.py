@@ -1,7 +1,7 @@
-"""HTTP requests that go to the very address that was looked at (`addresses.py`), and to no other.
+"""HTTP requests to the address that was checked (`addresses.py`), and to no other.
 
-No proxy of the environment is used, which would resolve the name once more; redirects are not followed; the certificate
-must be the name's. How long it may take, and how much of the answer is read, is the business of whoever asks.
+Proxies of the environment are not used, since they would resolve the name again; redirects are not followed; the
+certificate must match the name. Timeouts and the size of the response are up to the caller.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def parse_url(text: str) -> httpx2.URL:
-    """An address to send something to. Raises Refused, without saying what it is."""
+    """Parse a URL. Raises Refused; the message does not quote it."""
     try:
         return httpx2.URL(text)
     except (httpx2.InvalidURL, ValueError):
-        raise Refused("it is no address that anything can be sent to") from None
+        raise Refused("invalid URL") from None
 
 
 class Pinned:
-    """A way out, with its rules."""
+    """HTTP client that checks and pins addresses."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Pinned:
         resolve: Resolve = resolve,
         trust: ssl.SSLContext | None = None,
     ) -> None:
-        """`allowed_by`: what would have to be otherwise for a private address, as the end of a sentence."""
+        """`allowed_by` says what does not permit private addresses, as the end of a sentence."""
         self._allow_private = allow_private
         self._allowed_by = allowed_by
         self._resolve = resolve
@@ -49,7 +49,9 @@ class Pinned:
     async def send(
         self, method: str, url: httpx2.URL, *, headers: Mapping[str, str], body: bytes
     ) -> AsyncIterator[httpx2.Response]:
-        """The answer, of which only the head was read. Raises Refused if it may not go there, else Unavailable."""
+        """Send a request and yield the response with its body unread. Raises Refused for a forbidden address,
+        Unavailable.
+        """
         host = url.raw_host.decode()
         addresses = await choose(
             host,
@@ -87,14 +89,14 @@ class Pinned:
                 raise Unavailable(f"{host} did not answer: {type(error).__name__}", reason="no_answer") from None
 
     def _context(self, url: httpx2.URL) -> ssl.SSLContext | bool:
-        """Return whom to trust. Loading certificates is slow, so it is left out for http."""
+        """Return the trusted certificates. Loading them is slow, so they are omitted for http."""
         if url.scheme != "https":
             return False
         return self._trust or machine_trust()
 
 
 async def _first_answer(client: httpx2.AsyncClient, requests: list[httpx2.Request]) -> httpx2.Response:
-    """The answer of the first address that can be reached: the request as if the name had been looked up there."""
+    """Send the request to the addresses in order, and return the response of the first that is reachable."""
     *others, last = requests
     for request in others:
         try:

@@ -1,4 +1,4 @@
-"""When somebody who can't answer now wants to be asked again: the `Retry-After` of an HTTP answer."""
+"""The `Retry-After` header of HTTP responses."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 LONGEST_SECONDS = 7 * 86_400.0
-"""Nobody is waited for longer (`core/lifecycle/failures.py`)."""
+"""Longer waits are capped (`core/lifecycle/failures.py`)."""
 _DIGITS = 9
 
 
 def seconds_in(said: str, now: datetime) -> float | None:
-    """How long to wait, by a number of seconds or a date; None if neither is said."""
+    """Return the seconds to wait, from a number of seconds or a date; None if it is neither."""
     said = said.strip()
     if said.isascii() and said.isdecimal():
         return min(float(said[:_DIGITS]), LONGEST_SECONDS)

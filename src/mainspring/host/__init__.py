@@ -1,1 +1,1 @@
-"""Acts: the loop that turns events into batches and lets the effects out, leases, intake, links, sweeps, outbox."""
+"""Runs shards: the loop from events to committed batches, leases, intake, worker links, maintenance, outbox."""

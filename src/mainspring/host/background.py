@@ -1,15 +1,16 @@
-"""Supervised background loops: the one place that starts what is to run for as long as its owner does.
+"""Supervised background loops: the one place that starts tasks which run as long as their owner.
 
-    supervise(name, loop)    run the loop; when it fails: log, count, back off, restart it
-    (`core/lifecycle/restart_policy.py`) running({name: loop})    supervise some loops for as long as a block lasts
+    supervise(name, loop)    run the loop; when it fails: log, count, back off, restart
+    running({name: loop})    supervise loops for the duration of a block
 
-1. A loop that fails, or returns although it should run for ever, is logged with a traceback, counted and restarted.
-2. Cancellation passes through, and is not a failure. What a loop raises while it is cancelled is logged.
-3. `Fenced` ends a loop for good: its term is over, and the leader's loop finds that too.
+1. A loop that fails, or returns unexpectedly, is logged with a traceback, counted and restarted
+   (`core/lifecycle/restart_policy.py`).
+2. Cancellation passes through and is not a failure. An error raised during cancellation is logged.
+3. `Fenced` ends a loop for good: its term has ended, which the leader's loop detects too.
 4. A loop that keeps failing makes its server not ready (`failing`, `GET /readyz`).
 
-One thing that breaks never stops a pass: a loop tries all steps of a pass (`Steps`), and rows that can't be read are
-left out by the store (`Codec.readable`). Tasks that end by themselves are started by `event_loop.start_task`.
+A single fault never stops a pass: a loop tries all steps of a pass (`Steps`), and the store skips unreadable rows
+(`Codec.readable`). Tasks that end on their own are started by `event_loop.start_task`.
 """
 
 from __future__ import annotations
@@ -38,15 +39,15 @@ class FailingLoop(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     shard: str
-    """Of a leader's loop; else empty."""
+    """The leader's shard; empty for a loop of the server."""
     failures: int
-    """In a row."""
+    """Consecutive failures."""
     code: str
     """The code of the last error."""
 
 
 class _Supervised:
-    """A loop that is supervised now."""
+    """A loop under supervision."""
 
     def __init__(self, name: str, shard: str) -> None:
         self.name = name
@@ -55,18 +56,18 @@ class _Supervised:
 
 
 class BackgroundLoops:
-    """The background loops of one process, and how they do."""
+    """The background loops of one process, and their health."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._supervised: list[_Supervised] = []
         self.failures: Counter[str] = Counter()
-        """By loop: how often it failed."""
+        """Failures by loop."""
         self.unreadable_rows: Mapping[str, int] = {}
-        """By kind: rows of the store that could not be read and were left out, as the store counts them."""
+        """Unreadable rows that the store skipped, by kind."""
 
     async def supervise(self, name: str, loop: Loop, *, shard: str = "", until: asyncio.Event | None = None) -> None:
-        """Run a loop until cancelled, or until the event; then it may return too."""
+        """Run a loop until cancelled, or until the event is set; after that the loop may return."""
         one = _Supervised(name, shard)
         self._supervised.append(one)
         self.failures[name] += 0
@@ -96,7 +97,7 @@ class BackgroundLoops:
 
     @asynccontextmanager
     async def running(self, loops: Mapping[str, Loop]) -> AsyncIterator[None]:
-        """Supervise some loops by name for as long as the block lasts."""
+        """Supervise loops by name for the duration of the block."""
         tasks = [asyncio.create_task(self.supervise(name, loop)) for name, loop in loops.items()]
         try:
             yield
@@ -134,7 +135,7 @@ class BackgroundLoops:
 
 
 class Steps:
-    """What a loop does in one pass: each step is tried, whatever becomes of the others.
+    """The steps of one pass of a loop: each is tried, even if others fail.
 
     steps = Steps()
     await steps.attempt(first())
@@ -146,7 +147,7 @@ class Steps:
         self._errors: list[Exception] = []
 
     async def attempt(self, step: Awaitable[_T]) -> _T | None:
-        """Do a step; None if it failed. Raises Unavailable: without the store the other steps would fail too."""
+        """Run a step; None if it failed. Raises Unavailable: without the store the other steps would fail too."""
         try:
             return await step
         except Unavailable:
@@ -156,7 +157,7 @@ class Steps:
             return None
 
     def check(self) -> None:
-        """Raise what the steps raised; of several errors a group."""
+        """Raise the error of the steps; several errors as a group."""
         if len(self._errors) == 1:
             raise self._errors[0]
         if self._errors:
@@ -164,13 +165,13 @@ class Steps:
 
 
 def code_of(error: BaseException) -> str:
-    """The code of an error, of the first one of a group. What is not ours is an invariant that does not hold."""
+    """Return the code of an error, or of the first error of a group. A foreign error counts as a broken invariant."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error.code if isinstance(error, MainspringError) else Broken.code
 
 
 def _is_cancelled() -> bool:
-    """Whether the task that runs is asked to end. A `CancelledError` can also come from something it waited for."""
+    """Return whether the current task was cancelled. A `CancelledError` can also come from an awaited task."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

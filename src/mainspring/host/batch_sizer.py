@@ -1,8 +1,8 @@
-"""How long a batch may be, and what is held back while the store is slow (HA-4).
+"""Batch size, and which priorities are held back while the store is slow (HA-4).
 
-The cost of a commit has a part that every commit pays and a part that grows with its rows. A batch aims at 25 ms for
-the second, so that a P0 never waits behind a long one; but never under 200 rows while more wait, or a slow store would
-be asked for ever more commits. When commits take long altogether, P2 is held, then P1, until they are quick again.
+The cost of a commit has a fixed part and a part per row. Batches aim at 25 ms for the rows, so that a P0 never waits
+behind a long batch; but never under 200 rows while more wait, or a slow store would get ever more commits. When commits
+as a whole are slow, P2 is held, then P1, until they are fast again.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ HOLD_P2_SECONDS = 0.5
 HOLD_P1_SECONDS = 1.5
 _WEIGHT = 0.2
 _SMALL_ROWS = 2 * LEAST_ROWS
-"""A commit of at most so many rows tells what every commit costs, a longer one what a row adds to that.
+"""Commits up to this size update the estimate of the fixed cost, larger ones the cost per row.
 
-If every commit gets dearer, rows seem to first; then batches shrink until they are small, and the truth comes out.
+If the fixed cost rises, the cost per row seems to rise first; batches then shrink until they are small, which corrects
+the estimate.
 """
 
 _MOST_TIMES = 4.0
-"""No row counts as more than so many times as dear as before: one commit that had to wait, for a disk or for its turn,
-tells little about the next ones. If they stay dear, it is known after a few of them."""
+"""The cost per row rises at most by this factor per commit: a single delayed commit says little about the next ones,
+and a lasting change shows after a few."""
 
 
 class Pace:
-    """Learns from each commit."""
+    """Learns the cost of commits and derives the batch size from it."""
 
     def __init__(self) -> None:
         self._every = 0.001
@@ -36,7 +37,7 @@ class Pace:
         self.hold: Priority | None = None
 
     def observe(self, rows: int, seconds: float) -> None:
-        """A commit of so many rows took so long."""
+        """Record the duration of a commit with this number of rows."""
         if rows <= _SMALL_ROWS:
             fixed = max(seconds - rows * self._per_row, 0.0)
             self._every += _WEIGHT * (fixed - self._every)
@@ -48,11 +49,11 @@ class Pace:
         self.hold = self._decide_hold()
 
     def rows(self) -> int:
-        """How many rows the next batch may have."""
+        """Return the maximum number of rows of the next batch."""
         return int(min(max(AIM_SECONDS / max(self._per_row, 1e-7), LEAST_ROWS), MOST_ROWS))
 
     def _decide_hold(self) -> Priority | None:
-        """What is held stays held until commits take half as long as when it was."""
+        """Return the priority from which on work is held; released when commits take half of the limit."""
         ease = 0.5 if self.hold is not None else 1.0
         if self._usual > HOLD_P1_SECONDS * (ease if self.hold is Priority.P1 else 1.0):
             return Priority.P1

@@ -1,13 +1,13 @@
-"""How well each pool can be served, as one server sees it, and what that means for what is submitted (HA-5, ADM-6).
+"""Degradation level of each pool, as one server sees it, and its effect on submissions (HA-5, ADM-6).
 
-    each second    the store's time and its shards: does it answer, who has no leader; do leaders here hold work back
-    each 2 s       how many runs wait in each pool; rarer if counting takes long
+    every second   check the store: does it answer, which shards have no leader, do leaders here hold work back
+    every 2 s      count the waiting runs of each pool; less often if counting is slow
 
-For whoever takes submissions:
+For admission:
 
-    levels.verdict(pool, priority)     taken, slowed down (`core.shedding.slowed_wish`), shed (429) or closed (503)
-    levels.part(pool, priority)        the part of the usual rates at which it is taken: 1.0, 0.5, ..
-    levels.of(pool), levels.now()      the level of a pool, and the worst of all
+    verdict(pool, priority)    accept, slow down, shed (429) or close (503) (`core/admission/backpressure.py`)
+    part(pool, priority)       factor for the normal rate limits: 1.0, 0.5, ..
+    of(pool), now()            the level of a pool, and the worst level of all pools
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ log = structlog.get_logger()
 
 LOOK_SECONDS = 1.0
 ANSWER_SECONDS = 2.0
-"""A store that does not answer for so long is asked again."""
+"""Timeout of a check of the store."""
 COUNT_SECONDS = 2.0
 COUNT_PART = 20
-"""Counting takes at most one part in so many of the time."""
+"""Counting takes at most 1/20 of the time."""
 _UNKNOWN = ""
-"""The entry of every pool that has not been seen yet: all that is known of it is how the store is."""
+"""The entry for pools that have not been seen yet: only the state of the store counts for them."""
 
 
 class Watched(Leases, SharedLimits, Protocol):
-    """The parts of the store that are looked at."""
+    """The parts of the store that are monitored."""
 
 
 class Levels:
-    """The levels of all pools, as one server sees them."""
+    """The degradation levels of all pools, as one server sees them."""
 
     def __init__(
         self, store: Watched, clock: Clock, leaders: Callable[[], Mapping[str, Leader]] = dict,
         tuning: Callable[[], Tuning] = lambda: USUAL,
     ) -> None:  # fmt: skip
-        """`tuning` is asked anew each time."""
+        """`tuning` is called for each decision."""
         self._store = store
         self._clock = clock
         self._leaders = leaders
@@ -62,50 +62,50 @@ class Levels:
         self._turns: dict[str, int] = {}
         self._looked_at = clock.monotonic()
         self._slow_looks = 0
-        """How many of the latest looks in a row took long."""
+        """Consecutive slow checks."""
         self._silent: float | None = None
-        """Seconds since the first look that the store did not answer; None: it answers."""
+        """Seconds since the first check that the store did not answer; None: it answers."""
         self._leaderless: dict[str, float] = {}
-        """Of each pool without a leader, the seconds since it was first seen so."""
+        """Pools without a leader: seconds since that was first seen."""
 
-    # for whoever takes submissions
+    # for admission
 
     def now(self) -> Level:
-        """The worst level of any pool."""
+        """Return the worst level of any pool."""
         return max(self._levels.values(), key=lambda level: level.severity)
 
     def of(self, pool: str) -> Level:
-        """The level of a pool."""
+        """Return the level of a pool."""
         return self._levels.get(pool) or self._levels[_UNKNOWN]
 
     def pools(self) -> Mapping[str, Level]:
-        """The level of each pool that is known."""
+        """Return the level of each known pool."""
         return {pool: level for pool, level in self._levels.items() if pool != _UNKNOWN}
 
     def waiting(self, pool: str) -> int:
-        """How many runs wait in a pool, as far as they were counted."""
+        """Return the number of waiting runs of a pool, as last counted."""
         return self._waiting.get(pool, 0)
 
     def shedding(self, pool: str) -> str:
-        """What a pool refuses or slows down because too much waits; empty: nothing."""
+        """Describe what a pool refuses or slows down because of its backlog; empty: nothing."""
         return what_is_shed(self.waiting(pool), self._tuning())
 
     def part(self, pool: str, priority: Priority) -> float:
-        """The part of the usual rates at which runs of a priority are taken."""
+        """Return the factor for the normal rate limits of a priority."""
         return accepted_part(self.of(pool), priority)
 
     def verdict(self, pool: str, priority: Priority) -> Verdict:
-        """What becomes of a submission. Ask once for each: every second P2 is refused when half of them are."""
+        """Decide on a submission. Call once for each: shedding half of the P2 submissions means every second call."""
         tuning, waiting = self._tuning(), self.waiting(pool)
         turn = self._turns.get(pool, 0)
         if priority is Priority.P2 and waiting >= tuning.shed_half_p2_at:
             self._turns[pool] = turn + 1
         return decide_fate(priority, pool=pool, waiting=waiting, turn=turn, tuning=tuning, level=self.of(pool))
 
-    # looking
+    # monitoring
 
     async def run(self) -> None:
-        """Look, until cancelled."""
+        """Monitor until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._count_on())
             while True:
@@ -113,7 +113,7 @@ class Levels:
                 await self._clock.sleep(LOOK_SECONDS)
 
     async def look(self) -> None:
-        """See whether the store answers, and who leads."""
+        """Check whether the store answers, and which shards have a leader."""
         began = self._clock.monotonic()
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
@@ -134,7 +134,7 @@ class Levels:
         self._decide(row.id for row in rows)
 
     def _passed(self) -> float:
-        """Seconds since the last look, as far as they count: while this process stood still, it has missed nothing."""
+        """Return the seconds since the last check, capped: a process that was stopped can't have seen failures."""
         at = self._clock.monotonic()
         passed, self._looked_at = at - self._looked_at, at
         return min(passed, LOOK_SECONDS + ANSWER_SECONDS)
@@ -156,11 +156,11 @@ class Levels:
     def _trouble(self, pool: str) -> str:
         leader = self._leaders().get(pool)
         if leader is not None and leader.pace.hold is not None:
-            return f"the store is slow: {leader.pace.hold.name} and below are held back"
+            return f"the store is slow; {leader.pace.hold.name} and lower priorities are held"
         if self._slow_looks > 1:
-            return "the store answers slowly"
+            return "the store is slow"
         if self.waiting(pool) >= self._tuning().shed_half_p2_at:
-            return "too many runs wait"
+            return "too many runs are waiting"
         return ""
 
     # counting
@@ -176,14 +176,14 @@ class Levels:
             await self._clock.sleep(max(COUNT_SECONDS, COUNT_PART * took))
 
     async def count(self) -> None:
-        """Count how many runs wait in each pool. Raises Unavailable."""
+        """Count the waiting runs of each pool. Raises Unavailable."""
         most = self._tuning().slow_p1_at
         for pool in sorted(self.pools()):
             in_intake = await self._store.count_intake(pool, most)
             self._waiting[pool] = sum(in_intake.values()) + self._waiting_here(pool)
 
     def _waiting_here(self, pool: str) -> int:
-        """Runs that the leader here has taken from intake and that have tasks in its queues, or a few more."""
+        """Estimate the runs in the memory of a leader here that have queued tasks; an upper bound."""
         leader = self._leaders().get(pool)
         if leader is None:
             return 0

@@ -1,7 +1,7 @@
-"""A host: takes the lead of shards that have none, leads them, and hands them over (HA-1, HA-2).
+"""A host: acquires the leases of shards without a leader, leads them, and hands them over (HA-1, HA-2).
 
-Any number of hosts share one store; for each shard one leads at a time, by a lease in the store. A host that stops
-cleanly releases its leases, so that another takes over at once; one that dies is replaced when its leases have ended.
+Any number of hosts share one store; each shard has one leader at a time, by a lease in the store. A host that stops
+cleanly releases its leases, so that another takes over at once; a host that dies is replaced when its leases expire.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ log = structlog.get_logger()
 
 LEASE = timedelta(seconds=5)
 LOOK_SECONDS = 0.5
-"""How often a host looks for shards without a leader: a clean hand-over takes about this long."""
+"""Interval of the checks for shards without a leader; a clean handover takes about as long."""
 
 
 class Host:
-    """One server's part in the scheduling."""
+    """Leader election and leadership on one server."""
 
     def __init__(
         self, store: Store, clock: Clock, name: str, draw_nonce: Callable[[], int], lease: timedelta = LEASE,
@@ -42,7 +42,7 @@ class Host:
         self._store = store
         self._clock = clock
         self.background = BackgroundLoops(clock)
-        """The background loops of this server: those of the host, and all that are around it."""
+        """All background loops of this server."""
         self.looks = Looks(clock)
         self._draw_nonce = draw_nonce
         self._lease = lease
@@ -52,19 +52,19 @@ class Host:
         self._stopping = asyncio.Event()
         store.on_work(self._wake)
         self.on_lead: Callable[[Leader], None] | None = None
-        """Told of each new leader before its first turn."""
+        """Called with each new leader before its first turn."""
 
     def leader(self, shard: str) -> Leader:
-        """The leader of a shard, if it is here; raises NotLeading."""
+        """Return the leader of a shard if it is on this host. Raises NotLeading."""
         leader = self.leaders.get(shard)
         if leader is None:
             raise NotLeading(f"{self.name} does not lead {shard}")
         return leader
 
     def retune(self, tuning: Tuning) -> None:
-        """Set other measures: leaders go by them from their next turn on, and later ones from the beginning (OPS-5).
+        """Apply new settings: in effect for leaders from their next turn, and for later leaders (OPS-5).
 
-        What was timed by the old measures may still come up by them, once (`ShardMemory.retune`).
+        Timers that were set with the old settings may still fire once (`ShardMemory.retune`).
         """
         self._tuning = tuning
         for leader in self.leaders.values():
@@ -72,13 +72,13 @@ class Host:
             leader.inbox.wake()
 
     def rule(self, rules: AllRules) -> None:
-        """People have decided something else: leaders go by it from their next turn on. Later ones read it."""
+        """Apply new sharing rules: in effect for leaders from their next turn. Later leaders read them."""
         for shard, leader in self.leaders.items():
             leader.rules = rules_for(shard, rules)
             leader.inbox.wake()
 
     async def run(self) -> None:
-        """Take part until `stop`, or until cancelled, which is like dying: nothing is handed over."""
+        """Run until `stop`, or until cancelled; cancellation is like a crash: nothing is handed over."""
         try:
             await self.background.supervise("leadership", self._keep_looking, until=self._stopping)
             for leader in list(self.leaders.values()):
@@ -89,7 +89,7 @@ class Host:
                 leading.cancel()
 
     def stop(self) -> None:
-        """Finish the turns under way, hand everything over, and end `run`."""
+        """Finish the current turns, release all leases, and end `run`."""
         self._stopping.set()
 
     async def _keep_looking(self) -> None:
@@ -102,7 +102,7 @@ class Host:
                 continue
 
     async def _look(self) -> None:
-        """Try to take the lead of every shard whose lease is over."""
+        """Campaign for every shard whose lease has expired."""
         try:
             rows = await self._store.shards()
             now = await self._store.time()

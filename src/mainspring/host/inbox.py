@@ -1,7 +1,7 @@
-"""What waits for a shard's next turn: bounded, and pushing back.
+"""Events that wait for a shard's next turn: a bounded queue with backpressure.
 
-Two lanes. The urgent one (P0 runs, people's acts, what workers say of themselves) is emptied first, so that nothing
-important waits behind a backlog. Beats of one worker that wait together are one.
+Two lanes. The urgent lane (P0 runs, actions of people, messages of workers about themselves) is emptied first, so that
+nothing important waits behind a backlog. Queued heartbeats of one worker are merged.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ class Inbox:
         self._beats: dict[str, WorkerBeat] = {}
         self._something = asyncio.Event()
         self.gave_urgent = False
-        """Whether there was something urgent, more than a beat, among what was given last."""
+        """Whether the last events returned included an urgent one; heartbeats do not count."""
 
     def __len__(self) -> int:
         return len(self._urgent) + len(self._ordinary) + len(self._beats)
 
     def is_full(self) -> bool:
-        """Whether callers are to be pushed back. Beats, returns and results that had credit are still taken."""
+        """Return whether callers get Overloaded. Heartbeats, returned attempts and results are still taken."""
         return len(self._ordinary) + len(self._urgent) >= self._limit
 
     def put(self, event: Event, *, urgent: bool = False) -> None:
-        """Take an event that has been let in before: by credit, by intake's measure, or because it always flows."""
+        """Queue an event that is admitted already: by credit, by the intake limit, or because its kind always is."""
         if isinstance(event, WorkerBeat):
             self._beats[event.worker] = _joined(self._beats.get(event.worker), event)
         elif urgent:
@@ -45,17 +45,17 @@ class Inbox:
         self._something.set()
 
     def offer(self, event: Event) -> None:
-        """Take a caller's event, or raise Overloaded."""
+        """Queue a caller's event. Raises Overloaded."""
         if self.is_full():
-            raise Overloaded(f"{len(self)} events wait already")
+            raise Overloaded(f"{len(self)} events are queued already")
         self.put(event, urgent=True)
 
     def wake(self) -> None:
-        """End a wait of `next` early."""
+        """Wake `next` early."""
         self._something.set()
 
     async def next(self, *, wait: float, max_events: int) -> list[Event]:
-        """At most `max_events` events, urgent ones first; nothing if none came within `wait` seconds."""
+        """Return up to `max_events` events, urgent ones first; an empty list if none arrives within `wait` seconds."""
         self.gave_urgent = False
         if not len(self) and wait > 0:
             self._something.clear()
@@ -70,7 +70,7 @@ class Inbox:
         return events
 
     def take_urgent(self, most: int) -> list[Event]:
-        """Beats, and at most `most` other events that are urgent, as far as they are here."""
+        """Return heartbeats and up to `most` other urgent events, without waiting."""
         self.gave_urgent = bool(self._urgent)
         events: list[Event] = list(self._beats.values())
         self._beats.clear()
@@ -80,7 +80,7 @@ class Inbox:
 
 
 def _joined(before: WorkerBeat | None, beat: WorkerBeat) -> WorkerBeat:
-    """Two beats as one: a beat tells only of what has moved since the one before."""
+    """Merge two heartbeats: each reports only the progress since the previous one."""
     if before is None or before.session != beat.session or not before.progress:
         return beat
     latest = {one.attempt: one for one in (*before.progress, *beat.progress)}

@@ -1,12 +1,12 @@
-"""From the store into the shard: runs are read as fast as the shard has room for them, fairly.
+"""Intake: moves submitted runs from the store into the shard, fairly and as fast as the shard has capacity.
 
-A read may overlap a commit that adopts what it returns. So that no run is handed over twice, those handed over are
-remembered until a read that began after their commit. They are read again meanwhile, so only P0 is read while many of
-them are on their way. What an act did to a run on its way the shard remembers (`ShardMemory.overtake`).
+A read may overlap a commit that adopts what it returns. So that no run is handed over twice, runs in transit are
+remembered until a read that began after their commit. Until then they are read again, so that only P0 is read while
+many are in transit. Actions on a run in transit are remembered by the shard (`ShardMemory.overtake`).
 
-A run that this very process has made is handed over as it is, without being read, if nothing as important waits in the
-store before it and there is plenty of room: a start is then two round trips to the store sooner. A read may have found
-it before its maker says that it is there, so what was adopted of late is remembered as well.
+A run submitted to this process skips the read if nothing of its priority or above waits in the store and there is ample
+capacity: it starts two round trips to the store sooner. A read may find such a run before it is offered, so recently
+adopted runs are remembered as well.
 """
 
 from __future__ import annotations
@@ -36,17 +36,15 @@ HIGH_WATER_TASKS = 20_000
 CHUNK_TASKS = 1_000
 MOST_TENANTS = 1_000
 FEW_TENANTS = 16
-"""A first look is for so many of each priority: 1,000 take 9 ms."""
+"""Tenants per priority of the first page: 1,000 take 9 ms."""
 MOST_ON_THEIR_WAY = CHUNK_TASKS // 2
 POLL_SECONDS = 1.0
 MOST_OFFERED = 50
-"""So many runs that come together are taken without being read; more of them are shared out by a read."""
+"""Runs per offer that may skip the read; more than that are distributed fairly by a read."""
 MOST_ADOPTED = 2 * CHUNK_TASKS
-"""So many runs that were adopted are remembered: what a few turns adopt, in which a maker says that its run is there.
-"""
+"""Adopted runs that are remembered: a few turns' worth, since an offer comes shortly after the commit of its run."""
 LEAST_WAIT_SECONDS = 0.05
-"""Should the store's clock and ours disagree about whether a run's time has come, the store is not asked all the time.
-"""
+"""Limits the reads if the clocks of the store and of this process disagree about a start time."""
 
 
 class IntakeReader:
@@ -64,25 +62,25 @@ class IntakeReader:
         self._committed: set[str] = set()
         """Runs whose rows were committed since the latest read began."""
         self._after = ""
-        """The tenant after which the next read begins, if there are too many for one."""
+        """Where the next read continues, if there are too many tenants for one read."""
         self._left: Priority | None = Priority.P0
-        """The most important priority of which more may wait than the latest read has handed over; None: nothing does.
+        """The highest priority that may have more runs in the store than the latest read handed over; None: none has.
         """
         self._is_told = True
-        """Somebody said, since the latest read began, that there may be work in the store."""
+        """Whether new work was announced since the latest read began."""
         self._offered: list[Run] = []
-        """Made here while a read goes on."""
+        """Runs offered during a read."""
         self._adopted: dict[str, None] = {}
-        """Runs that were handed over and are committed, those of late."""
+        """Recently adopted runs."""
         self._is_reading = False
         self._memory: Callable[[], ShardMemory] | None = None
         self._hold: Callable[[], Priority | None] = lambda: None
         self._wake = asyncio.Event()
 
     def offer(self, runs: Sequence[Run]) -> bool:
-        """Take runs that were just made here, all of them or none; False: they have to be read.
+        """Take newly submitted runs without a read, all or none; False: they have to be read.
 
-        What is offered during a read waits for its end, so that it overtakes nothing that the read finds.
+        Runs that are offered during a read wait for its end, so that they overtake nothing that the read finds.
         """
         if not runs or len(self._offered) + len(runs) > MOST_OFFERED or self._is_told:
             return False
@@ -92,7 +90,7 @@ class IntakeReader:
         return self._take(runs)
 
     def _take(self, runs: Sequence[Run]) -> bool:
-        """Hand over runs that nobody has to read, all of them or none."""
+        """Hand over runs without a read, all or none."""
         if not (self._may_pass(runs) and self._have_room(runs)):
             return False
         jobs = [job for run in runs if (job := self._jobs.kept(run.job_id)) is not None]
@@ -104,12 +102,12 @@ class IntakeReader:
         return True
 
     def _may_pass(self, runs: Iterable[Run]) -> bool:
-        """Whether runs may start now, and all that waits in the store is less important, or nothing does."""
+        """Return whether runs may start now and everything in the store has a lower priority."""
         limits = [limit for limit in (self._left, self._hold()) if limit is not None]
         return all(run.start_at <= run.created_at and all(run.priority < limit for limit in limits) for run in runs)
 
     def _have_room(self, runs: Sequence[Run]) -> bool:
-        """Whether there is surely room for all of these in the part of each one's tenant."""
+        """Return whether the share of each run's tenant certainly has capacity for it."""
         if self._memory is None:
             return False
         marked = [run for run in runs if run.priority not in UNMARKED]
@@ -122,14 +120,14 @@ class IntakeReader:
         return all(in_memory.of(run.priority, run.tenant) <= room for run in marked)
 
     def wake(self) -> None:
-        """There may be work."""
+        """Signal that there may be work."""
         self._is_told = True
         self._wake.set()
 
     def settled(self, runs: Iterable[Run]) -> None:
-        """The rows of these runs have been committed: they are out of intake, or other than they were.
+        """Record that the rows of these runs are committed: they left intake, or changed.
 
-        There may be room for others now, if others wait that are not more important.
+        This may free capacity for waiting runs of the same or a lower priority.
         """
         for run in runs:
             self._committed.add(run.id)
@@ -151,8 +149,8 @@ class IntakeReader:
                 if not self._wake.is_set():
                     wait = await self._seconds_to_start()
             except Unavailable:
-                self._is_told = True  # what it was told of was not read
-            except Broken as fault:  # a row that nobody can read: what is in memory goes on without it
+                self._is_told = True  # the announced work was not read
+            except Broken as fault:  # an unreadable row: the runs in memory continue
                 log.warning("intake.broken", shard=self._shard, fault=str(fault))
             try:
                 async with asyncio.timeout(wait):
@@ -161,7 +159,7 @@ class IntakeReader:
                 continue
 
     async def _read(self, memory: ShardMemory, hold: Priority | None) -> bool:
-        """Hand over what there is room for; True if that was something, and there may be more."""
+        """Hand over as many runs as there is capacity for; True if there were any, and there may be more."""
         self._forget_committed()
         self._is_reading = True
         try:
@@ -173,7 +171,7 @@ class IntakeReader:
                 self.wake()
 
     async def _read_what_waits(self, memory: ShardMemory, hold: Priority | None) -> bool:
-        """A few tenants are looked for first: mostly there are no more, and P0 does not wait for a longer look."""
+        """Read a short page of tenants first: usually there are no more, and P0 does not wait for a longer read."""
         below = Priority.P1 if len(self._handed) >= MOST_ON_THEIR_WAY else hold
         few = await self._look(below, FEW_TENANTS)
         if not _is_cut(few, FEW_TENANTS):
@@ -188,9 +186,9 @@ class IntakeReader:
         return await self._hand_over(waiting, memory, None if is_all and below is None else others)
 
     async def _hand_over(self, waiting: list[Waiting], memory: ShardMemory, others: Priority | None) -> bool:
-        """Hand over what there is room for of those who wait; True if that was something, and there may be more.
+        """Hand over as many of the waiting runs as there is capacity for; True if any, and there may be more.
 
-        `others` is the most important priority at which somebody else may wait; None: nobody does.
+        `others` is the highest priority at which other tenants may wait; None: there are none.
         """
         self._left = _first(others, *(one.priority for one in waiting))
         coming = on_their_way(self._handed.values(), memory.runs)
@@ -217,7 +215,7 @@ class IntakeReader:
         self._inbox.put(RunArrived(run=run, job=job), urgent=run.priority is Priority.P0)
 
     def _forget_committed(self) -> None:
-        """What was committed before a read begins is not found by it."""
+        """Forget runs in transit whose commit precedes the next read: that read no longer finds them."""
         for run_id in self._committed:
             if self._handed.pop(run_id, None) is not None:
                 self._adopted[run_id] = None
@@ -226,17 +224,17 @@ class IntakeReader:
             del self._adopted[next(iter(self._adopted))]
 
     async def _seconds_to_start(self) -> float:
-        """How long to wait if nobody says that there is work: a run that starts later is not read later than it may."""
+        """Return how long to wait without a signal: until the next delayed start, at most POLL_SECONDS."""
         start_at = await self._store.next_start(self._shard)
         if start_at is None:
             return POLL_SECONDS
         return min(max((start_at - self._store_time()).total_seconds(), LEAST_WAIT_SECONDS), POLL_SECONDS)
 
     async def _waiting(self, below: Priority | None, urgent: list[Waiting]) -> tuple[list[Waiting], bool]:
-        """Who has intake that may be read, and whether that is everybody.
+        """Return tenants with readable intake, and whether these are all.
 
-        If tenants are too many for one read, each goes on where the last ended. `urgent` are those of P0 that were
-        found already: all of them, unless they are more than a few.
+        With too many tenants for one read, each read continues where the last one ended. `urgent` are the P0 entries
+        of the first page: all of them, unless the page is full.
         """
         after = self._after
         found = await self._look(below, MOST_TENANTS, after)
@@ -252,12 +250,12 @@ class IntakeReader:
         return list(dict.fromkeys([*urgent, *found])), is_all
 
     async def _look(self, below: Priority | None, most: int, after: str = "") -> list[Waiting]:
-        """Tenants that have intake which may be read, at most so many of each priority."""
+        """List tenants with readable intake, at most `most` per priority."""
         found = await self._store.waiting(self._shard, most, after)
         return [one for one in found if below is None or one.priority < below]
 
     def _with_handed(self, wants: list[Want]) -> list[Want]:
-        """What was handed over and is not committed yet will be read again: ask for so many more."""
+        """Ask for as many more runs as are in transit: those are read again."""
         handed = Counter((run.priority, run.tenant) for run in self._handed.values())
         return [Want(want.priority, want.tenant, want.runs + handed[want.priority, want.tenant]) for want in wants]
 
@@ -267,27 +265,27 @@ def _urgent(waiting: list[Waiting]) -> list[Waiting]:
 
 
 def _is_cut(found: list[Waiting], most: int) -> bool:
-    """Whether there may be more tenants of a priority than were looked for."""
+    """Return whether a priority may have more tenants than were listed."""
     return max(Counter(one.priority for one in found).values(), default=0) >= most
 
 
 def _first(*priorities: Priority | None) -> Priority | None:
-    """The most important of these."""
+    """Return the highest of these priorities."""
     return min((one for one in priorities if one is not None), default=None)
 
 
 def _left_out(waiting: list[Waiting], wants: list[Want]) -> set[Priority]:
-    """The priorities of those who wait of whom nothing is wanted."""
+    """Return the priorities of waiting tenants from whom nothing is requested."""
     wanted = {(want.priority, want.tenant) for want in wants}
     return {one.priority for one in waiting if (one.priority, one.tenant) not in wanted}
 
 
 def _cut_short(asked: list[Want], read: list[Run]) -> set[Priority]:
-    """The priorities of wants that got as much as they asked for: something of them may be left."""
+    """Return the priorities of requests that got all they asked for: there may be more runs."""
     got = Counter((run.priority, run.tenant) for run in read)
     return {want.priority for want in asked if got[want.priority, want.tenant] >= want.runs}
 
 
 def _refused(new: list[Run], chosen: list[Run]) -> set[Priority]:
-    """The priorities of all that was read, if there was no room for some of it: more of each may be left."""
+    """Return the priorities of all runs read, if there was no capacity for some: there may be more of each."""
     return {run.priority for run in new} if len(chosen) < len(new) else set()

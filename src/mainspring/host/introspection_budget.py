@@ -1,8 +1,8 @@
-"""How much of a process's time those may have who only look at what its leaders have in mind: why, what if, how it is.
+"""CPU budget of read-only introspection (why, what-if, status) on the leaders of one process.
 
-A look at a large pool takes up to some tenths of a second, and no leader of the process decides anything meanwhile.
-What looks have taken is a debt. Of each second that passes, PART goes to pay it off; whoever comes while it is larger
-than MOST_SECONDS is told to come later. So do leaders go on, however many ask.
+Introspection of a large pool takes up to some tenths of a second, during which no leader of the process decides
+anything. The time taken is a debt, paid off with PART of each second that passes. While the debt exceeds MOST_SECONDS,
+requests are rejected with Overloaded. So leaders make progress however many requests arrive.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MOST_SECONDS = 1.0
 
 
 class Looks:
-    """The looks at the leaders of one process."""
+    """The introspection debt of one process."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -27,13 +27,13 @@ class Looks:
 
     @contextmanager
     def charge(self) -> Iterator[None]:
-        """Somebody looks, on the loop. Raises Overloaded."""
+        """Charge the time of the block, which runs on the event loop. Raises Overloaded."""
         began = self._clock.monotonic()
         self._debt = max(0.0, self._debt - PART * (began - self._at))
         self._at = began
         if self._debt > MOST_SECONDS:
             wait = (self._debt - MOST_SECONDS) / PART
-            raise Overloaded("too much is asked of how things stand here", retry_after_seconds=wait)
+            raise Overloaded("too many status and diagnosis requests", retry_after_seconds=wait)
         try:
             yield
         finally:

@@ -1,4 +1,4 @@
-"""Definitions, compiled and kept: a job is read once, however many runs it has."""
+"""Cache of compiled job definitions: a job is read once, however many runs it has."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from mainspring.store.ports.store import Memory
 
 _TASKS_KEPT = 500_000
 _LARGE_BYTES = 256 * 1024
-"""A definition of this size is compiled in a thread, so that nobody waits for it."""
+"""Definitions larger than this are compiled in a thread, so that the event loop is not blocked."""
 
 _DECODER = msgspec.json.Decoder(JobSpec)
 
 
 class JobCache:
-    """Compiled definitions, the least used ones forgotten first."""
+    """Compiled definitions; the least recently used are evicted first."""
 
     def __init__(self, store: Memory) -> None:
         self._store = store
@@ -28,7 +28,7 @@ class JobCache:
         self._tasks = 0
 
     async def get(self, ids: Iterable[str]) -> tuple[dict[str, Job], dict[str, str]]:
-        """The jobs with these ids, and for those that can't be had what is wrong with them."""
+        """Return the jobs with these ids, and the faults of those that can't be loaded."""
         wanted = list(dict.fromkeys(ids))
         missing = [job_id for job_id in wanted if job_id not in self._jobs]
         faults: dict[str, str] = {}
@@ -46,11 +46,11 @@ class JobCache:
         return found, faults
 
     def kept(self, job_id: str) -> Job | None:
-        """A job that is kept: the store is not asked."""
+        """Return a cached job, without asking the store."""
         return self._jobs.get(job_id)
 
     def name_of(self, job_id: str) -> str | None:
-        """The name of a job that is kept."""
+        """Return the name of a cached job."""
         job = self._jobs.get(job_id)
         return job.spec.name if job is not None else None
 

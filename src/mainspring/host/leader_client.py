@@ -1,4 +1,4 @@
-"""How whoever is no leader reaches one: to have something done or looked for, or to hear why something waits."""
+"""Client of shard leaders: actions, file probes, status and diagnosis."""
 
 from __future__ import annotations
 
@@ -31,54 +31,54 @@ from mainspring.shard.state.memory import ShardMemory
 log = structlog.get_logger()
 
 LOOK_SECONDS = 5.0
-"""A worker whose disk hangs does not answer."""
+"""Timeout of a file probe: a worker whose disk hangs does not answer."""
 ADVICE_SECONDS = 0.5
-"""For trying out what would help: whoever asks gets the diagnosis without it rather than late."""
+"""Timeout of advice: a late diagnosis is returned without it."""
 _RUN = "run_"
 _PLAYING = ThreadPoolExecutor(max_workers=1, thread_name_prefix="what-if")
-"""One copy is played at a time: however many ask, the leader's own turns come first. Who gives up waits no more."""
+"""Simulates one snapshot at a time, so that the leader's own turns come first."""
 _MOST_PLAYS = 8
 _PLACES = BoundedSemaphore(_MOST_PLAYS)
-"""For copies that are played or wait for that: nothing is copied that could not be played soon."""
-_NO_TIME = Expected(foresight=Foresight.CANNOT_SAY, basis="there was no time to try it out")
+"""For snapshots that are simulated or queued: no snapshot is taken that could not be simulated soon."""
+_NO_TIME = Expected(foresight=Foresight.CANNOT_SAY, basis="the simulation timed out")
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class Reach(Protocol):
-    """The leaders of all shards, wherever they are."""
+    """Reaches the leaders of all shards, on any server."""
 
     async def ask(self, shard: str, act: Asked) -> Answered:
-        """Have an act carried out; answers when that is durable. Raises Overloaded or NotLeading."""
+        """Execute an action; returns when its result is durable. Raises Overloaded or NotLeading."""
         ...
 
     async def look(self, shard: str, path: str) -> bool:
-        """Whether a worker of the pool finds a file. Raises NotLeading, or Unavailable if no worker answers."""
+        """Return whether a worker of the pool finds a file. Raises NotLeading, or Unavailable if no worker answers."""
         ...
 
 
 class HostReach:
-    """The leaders of one host, and no others: all there is without a network."""
+    """Reaches the leaders of one host only, without a network."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
 
     async def ask(self, shard: str, act: Asked) -> Answered:
-        """Have the leader here carry out an act."""
+        """Execute an action on the leader of this host."""
         return await self._host.leader(shard).ask(act)
 
     async def look(self, shard: str, path: str) -> bool:
-        """Have a worker of the leader here look for a file."""
+        """Probe a file through a worker of the leader of this host."""
         links = self._host.leader(shard).links
         try:
             async with asyncio.timeout(LOOK_SECONDS):
                 return await links.look(path)
         except TimeoutError:
-            message = f"no worker of {shard} has said within {LOOK_SECONDS:.0f} s what it sees"
+            message = f"no worker of {shard} answered the file probe within {LOOK_SECONDS:.0f} s"
             raise Unavailable(message, reason="no_answer") from None
 
     def standing(self, shard: str, tenant: str | None) -> Standing:
-        """How things stand in the pool of a leader here, with details of one tenant or of all.
+        """Return the status of a pool that is led here, with details of one tenant or of all.
 
         Raises NotLeading or Overloaded.
         """
@@ -87,7 +87,7 @@ class HostReach:
             return pool_status.standing(leader.shard.memory, leader.time.now(), tenant)
 
     async def diagnose(self, shard: str, subject: str) -> Diagnosis | None:
-        """Why a task, or that task of a run which tells most, is where it is, and what would change it.
+        """Explain the state of a task, or of the most telling task of a run, with advice.
 
         None if it is not in the memory of the leader here. Raises NotLeading or Overloaded.
         """
@@ -105,7 +105,7 @@ class HostReach:
         return _unadvised(found) if scene is None else await _advised(found, scene)
 
     async def suppose(self, shard: str, task_id: str, supposal: Supposal) -> Outcome | None:
-        """What would become of a task if something were otherwise; None if it does not wait here.
+        """Forecast the start of a task under a hypothesis; None if it does not wait here.
 
         Raises NotLeading or Overloaded.
         """
@@ -116,12 +116,12 @@ class HostReach:
             return None
         with self._host.looks.charge():
             if not _PLACES.acquire(blocking=False):
-                raise Overloaded(f"{_MOST_PLAYS} what-ifs are being tried out already")
+                raise Overloaded(f"{_MOST_PLAYS} what-if requests are in progress already")
             scene = _copied(memory, task_id, now)
         return await _beside(forecast.suppose, scene, supposal)
 
     def waiting_sums(self, shard: str, tenant: str | None) -> list[WaitingSum]:
-        """How many tasks of the pool of a leader here wait for what, of one tenant or of all.
+        """Count the waiting tasks of a pool that is led here by reason, of one tenant or of all.
 
         Raises NotLeading or Overloaded.
         """
@@ -130,15 +130,15 @@ class HostReach:
             return sums.waiting_sums(leader.shard.memory, leader.time.now(), tenant)
 
     def _ready(self, shard: str) -> Leader:
-        """The leader here, if it knows what there is. Raises NotLeading."""
+        """Return the leader here, once it has loaded its shard. Raises NotLeading."""
         leader = self._host.leader(shard)
         if not leader.is_ready:
-            raise NotLeading(f"the leader of {shard} is still reading what there is", reason="not_ready")
+            raise NotLeading(f"the leader of {shard} is still loading its state", reason="not_ready")
         return leader
 
 
 def _copied(memory: ShardMemory, task_id: str, now: datetime) -> Scene:
-    """The scene around a task, for which a place is taken."""
+    """Snapshot the surroundings of a task; a slot has been acquired for it."""
     try:
         return forecast.copy_around(memory, task_id, now)
     except BaseException:
@@ -151,20 +151,20 @@ def _unadvised(found: Diagnosis) -> Diagnosis:
 
 
 async def _advised(found: Diagnosis, scene: Scene) -> Diagnosis:
-    """A diagnosis with what would help, if that is found out in time."""
+    """Add advice to a diagnosis, if it is ready in time."""
     try:
         async with asyncio.timeout(ADVICE_SECONDS):
             return await _beside(advice.advise, found, scene)
     except TimeoutError:
         return _unadvised(found)
     except Exception as fault:
-        # The verdict is true without advice, and whoever asks needs it: the log says what went wrong with the copy.
+        # The diagnosis is valid without advice; the log says what failed.
         log.exception("advice.failed", task=found.task, reason=found.reason, fault=repr(fault))
         return found
 
 
 async def _beside(play: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Let a copy be played while the loop goes on. Its place is free when that is over, or was never begun."""
+    """Simulate a snapshot in the thread; its slot is released when the simulation ends or is cancelled."""
     playing = _PLAYING.submit(play, *args, **kwargs)
     playing.add_done_callback(lambda _: _PLACES.release())
     return await asyncio.wrap_future(playing)

@@ -1,10 +1,10 @@
-"""The links of a leader's workers: what goes out waits in a bounded queue, what comes in becomes events.
+"""Worker links of a leader: outgoing messages wait in a bounded queue, incoming messages become events.
 
-1. Nothing waits for a link: one that is full is closed, and its worker registers again.
-2. A message goes out only in the session in which it was decided.
-3. Results come in on credit. Each answer earns one back; some at a time are given, unless the inbox is full.
-4. What a worker is asked about its files is no business of the shard: whoever asks waits here, and the end of the link
-   is an answer too.
+1. Nothing waits for a link: a link with a full queue is closed, and its worker registers again.
+2. A message is sent only in the session in which it was decided.
+3. Results are flow-controlled by credit. Each answer earns one credit; credits are granted in batches, and not while
+   the inbox is full.
+4. File probes bypass the shard: the caller waits on the link, and the end of the link fails the probe.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ from mainspring.shard.events import (
 
 RESULTS_ON_CREDIT = 4_096
 LEAST_GIVEN_BACK = RESULTS_ON_CREDIT // 8
-"""Fewer are not given back: a message for each result would tell nobody anything."""
+"""Smallest credit grant, so that not every result causes a message."""
 MOST_WAITING = 50_000
 LONGEST_TEXT = 1024 * 1024
-"""Bytes of an output or an error."""
+"""Maximum size of an output or an error, in bytes."""
 
 
 class Link:
@@ -78,12 +78,12 @@ class Link:
         self._most = most_waiting
         self._out: deque[ToWorker] = deque()
         self._waiter: asyncio.Future[None] | None = None
-        """Whoever waits for something to be sent: nobody else does."""
+        """The only consumer, waiting in `next`."""
         self._numbers = itertools.count(1)
         self._questions: dict[str, asyncio.Future[bool]] = {}
 
     def put(self, message: ToWorker) -> None:
-        """Queue a message, or close the link if too many wait."""
+        """Queue a message, or close the link if too many are queued."""
         if self.closed:
             return
         self._out.append(message)
@@ -92,21 +92,21 @@ class Link:
         self._wake()
 
     def close(self) -> None:
-        """End the session. What has not been sent is dropped: the worker registers again, and is told again."""
+        """End the session. Unsent messages are dropped: the worker registers again and gets its state anew."""
         self.closed = True
         self._out.clear()
         self._wake()
         for waiting in self._questions.values():
             if not waiting.done():
-                waiting.set_exception(Unavailable(f"worker {self.worker} has gone without an answer"))
+                waiting.set_exception(Unavailable(f"worker {self.worker} disconnected without an answer"))
 
     async def look(self, path: str) -> bool:
-        """Whether the worker sees a file or directory there. Raises Unavailable if its link ends before it says so.
+        """Return whether the worker sees a file or directory at a path. Raises Unavailable if the link ends first.
 
-        A worker whose disk hangs may never answer: whoever asks says how long that is waited for.
+        A worker whose disk hangs may never answer: the caller sets the timeout.
         """
         if self.closed:
-            raise Unavailable(f"worker {self.worker} has gone")
+            raise Unavailable(f"worker {self.worker} is disconnected")
         question = f"look-{next(self._numbers)}"
         waiting: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._questions[question] = waiting
@@ -117,13 +117,13 @@ class Link:
             del self._questions[question]
 
     def see(self, message: Seen) -> None:
-        """The worker answers. An answer that nobody waits for any more is dropped."""
+        """Resolve a probe. An answer without a waiting caller is dropped."""
         waiting = self._questions.get(message.question)
         if waiting is not None and not waiting.done():
             waiting.set_result(message.exists)
 
     async def next(self) -> list[ToWorker]:
-        """All that waits to be sent; nothing once the link is closed."""
+        """Wait for messages to send and return all of them; nothing once the link is closed."""
         while not self._out and not self.closed:
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
@@ -144,15 +144,15 @@ class Links:
         self._inbox = inbox
         self._links: dict[str, Link] = {}
         self._owed: dict[str, int] = {}
-        """What each worker has earned back."""
+        """Credit that each worker has earned."""
         self._due: dict[str, None] = {}
-        """Those that are to be given it."""
+        """Workers with enough credit for a grant."""
         self._heard: set[str] = set()
-        """Workers that were heard of since somebody asked."""
+        """Workers with a heartbeat since the last `take_heard`."""
         self._looks = itertools.count()
 
     def open(self, hello: Register) -> Link:
-        """A worker wants to open a session. Its older one, if any, is closed."""
+        """Open a session for a worker, and close its previous one."""
         old = self._links.get(hello.worker)
         if old is not None:
             old.close()
@@ -173,7 +173,7 @@ class Links:
         return link
 
     def receive(self, link: Link, message: FromWorker) -> None:
-        """Take what a worker says. What is said on a link that is closed is dropped: it will be said again."""
+        """Take a message of a worker. Messages on a closed link are dropped: the worker repeats them."""
         if link.closed:
             return
         self._heard.add(link.worker)
@@ -189,24 +189,24 @@ class Links:
             self._inbox.put(event, urgent=isinstance(event, WorkerLeaving))
 
     async def look(self, path: str) -> bool:
-        """Whether a worker of the pool sees a file or directory there (TRG-8). Raises Unavailable if there is none."""
+        """Return whether a worker of the pool sees a file or directory (TRG-8). Raises Unavailable without workers."""
         links = [link for link in self._links.values() if not link.closed]
         if not links:
-            raise Unavailable("no worker is connected that could look")
-        # Another one each time: one whose disk hangs keeps nobody from an answer for long.
+            raise Unavailable("no worker is connected that could probe the file")
+        # Round-robin: a worker whose disk hangs does not block all probes.
         return await links[next(self._looks) % len(links)].look(path)
 
     def note(self, worker: str) -> None:
-        """A worker was heard of that has no link."""
+        """Record a heartbeat of a worker without a link."""
         self._heard.add(worker)
 
     def take_heard(self) -> list[str]:
-        """The workers that were heard of since this was last asked."""
+        """Return the workers with a heartbeat since the last call."""
         heard, self._heard = self._heard, set()
         return sorted(heard)
 
     def close(self, link: Link) -> None:
-        """The connection is gone."""
+        """Close a link whose connection ended."""
         link.close()
         if self._links.get(link.worker) is link:
             del self._links[link.worker]
@@ -214,12 +214,12 @@ class Links:
             self._due.pop(link.worker, None)
 
     def close_all(self) -> None:
-        """The term is over: let all workers find the new leader."""
+        """Close all links at the end of the term: the workers find the new leader."""
         for link in list(self._links.values()):
             self.close(link)
 
     def release(self, effect: Effect) -> None:
-        """Let a message out."""
+        """Send the message of an effect, or close its link."""
         match effect:
             case Send():
                 link = self._links.get(effect.worker)
@@ -233,7 +233,7 @@ class Links:
                 pass
 
     def settle_credit(self) -> None:
-        """Give back what answers have freed, unless too much waits."""
+        """Grant the credit that answers have earned, unless the inbox is full."""
         if self._inbox.is_full():
             return
         due, self._due = self._due, {}
@@ -257,7 +257,7 @@ class Links:
 
 
 def _events(link: Link, message: FromWorker) -> Iterator[Event]:
-    """What a message means to the shard."""
+    """Translate a message into events of the shard."""
     worker, session = link.worker, link.session
     match message:
         case Started():
@@ -282,13 +282,13 @@ def _events(link: Link, message: FromWorker) -> Iterator[Event]:
         case Goodbye():
             yield WorkerGone(worker=worker, session=session)
         case Register():
-            raise Refused("a session is open", [Fault(where="register", why="it can be opened once on a link")])
+            raise Refused("a session is open", [Fault(where="register", why="a link has one session")])
         case Log() | Seen() | AskEnds():
-            raise Broken("what is about files is for whoever keeps them, or waits for them, not for a shard")
+            raise Broken(f"{type(message).__name__} is not a message for a shard")
 
 
 def _check(event: AttemptEnded) -> Event:
-    """A result that no store would take is known at the edge, and costs nobody else anything."""
+    """Reject a result that no store would accept here, where it affects no other event."""
     for name, text in (("output", event.output), ("error", event.error)):
         fault = None if text is None else _fault(text, LONGEST_TEXT)
         if fault is not None:
@@ -301,14 +301,14 @@ def _check(event: AttemptEnded) -> Event:
 
 
 def _check_checkpoint(worker: str, session: str, message: Checkpoint) -> Event:
-    """A checkpoint that no store would take is not kept, and is no reason to end the attempt."""
+    """Reject a checkpoint that no store would accept; the attempt continues."""
     event = CheckpointSaved(worker=worker, session=session, attempt=message.attempt, document=message.document)
     fault = _fault(message.document, LARGEST_CHECKPOINT_BYTES)
     return event if fault is None else EventUnfit(event=event, fault=f"its checkpoint {fault}")
 
 
 def _fault(text: str, most: int) -> str | None:
-    """Why a text can't be kept as JSON of at most `most` bytes."""
+    """Return why a text can't be stored as JSON of at most `most` bytes."""
     if len(text) > most:
         return f"is longer than {most} bytes"
     if "\\u0000" in text or "\0" in text:

@@ -1,26 +1,27 @@
-"""The loop: events in, a batch out, committed, and only then the effects. The file to open first.
+"""The leader's loop: events in, one batch out, commit, then effects. The file to open first.
 
 In essence:
 
     while leading:
-        events = await inbox.next()                    something happened, a timer, or a second has passed
+        events = await inbox.next()                    an event, a timer, or a second has passed
         batch = shard.handle(events, now)              decided, in memory only
         await store.commit(term, number, batch)        durable; an empty batch renews the lease
         release(batch.effects)                         visible
 
-While one commit is under way the next events become the next batch: group commit without a timer. They are taken into
-the shard's memory as they come, so that deciding costs no time of its own while the store is at work; but a batch is
-closed only when the one before it is durable, and there is never more than one on its way.
+Group commit: events that arrive during a commit form the next batch, without a timer. The shard handles them as they
+arrive, so that deciding overlaps with the store's work; but a batch is closed only when the previous one is durable,
+and at most one commit is in flight.
 
-Three ways out of a commit:
+Failed commits:
 
-    Fenced       somebody else leads. Drop everything.
-    Unavailable  the same batch again, later, as long as the lease can be trusted. Nothing was let out.
-    Rejected, StaleWrite, or an exception while deciding: the memory is thrown away and loaded again, and the events are
-                 taken one by one; the one that fails alone is put on record (shard/rejected_events.py).
+    Fenced       another server leads. Drop everything.
+    Unavailable  retry the same batch while the lease is valid. No effects were released.
+    Rejected, StaleWrite, or an exception while deciding: discard the memory, load it again, and handle the events one
+                 by one; an event that fails alone is recorded as rejected (shard/rejected_events.py).
 
-1. Nothing is let out before its batch is durable.
-2. Only this loop renews the lease, and it issues no statement after the lease could have ended by our own clock (I-23).
+1. No effect is released before its batch is durable.
+2. Only this loop renews the lease, and it issues no statement after the lease could have expired by its own clock
+   (I-23).
 3. Events are kept until their batch is committed.
 """
 
@@ -59,35 +60,35 @@ log = structlog.get_logger()
 _T = TypeVar("_T")
 
 MARGIN = timedelta(seconds=1)
-"""So long before the lease ends by our clock we stop."""
+"""The leader stops this long before its lease expires by its own clock."""
 LONGEST_WAIT_SECONDS = 1.0
 """The lease is renewed at least this often."""
 LEAST_WAIT_SECONDS = 0.005
-"""No timer is waited for in smaller pieces."""
+"""Shortest wait for a timer."""
 INBOX_LIMIT = 50_000
 EVENTS_AT_ONCE = 50
-"""So many events are taken before a commit that is under way gets its next word in: about 1 ms."""
+"""Events handled before the event loop serves the commit in flight again: about 1 ms."""
 _FIRST_PAUSE_SECONDS = 0.02
 _LONGEST_PAUSE_SECONDS = 0.5
 
 
 class Leader:
-    """One leadership of one shard, from the grant of the term until it is over."""
+    """One leadership of one shard, from the grant of the term to its end."""
 
     def __init__(
         self, store: Store, clock: Clock, term: Term, lease: timedelta, jobs: JobCache, *, began: float,
         tuning: Tuning = USUAL, background: BackgroundLoops | None = None,
     ) -> None:  # fmt: skip
-        """`began` is when, by our monotonic clock, the call that granted the term was made."""
+        """`began` is the monotonic time before the call that granted the term."""
         self._background = background or BackgroundLoops(clock)
         self.term = term
         self.inbox = Inbox(INBOX_LIMIT)
         self.links = Links(self.inbox)
         self.pace = Pace()
         self.tuning = tuning
-        """The measures by which the shard goes from the next turn on."""
+        """Scheduler settings, in effect from the next turn."""
         self.rules: SharingRules = NO_RULES
-        """What people have decided; the shard goes by it from the next turn on."""
+        """Sharing rules, in effect from the next turn."""
         self.time = StoreTime(clock)
         self.time.heard(term.granted_at)
         self.shard = Shard(term.shard, seed=(term.nonce, term.batch_no), tuning=tuning)
@@ -97,54 +98,54 @@ class Leader:
         self._clock = clock
         self._jobs = jobs
         self.batch_no = term.batch_no
-        """The number of the last batch that is durable."""
+        """The number of the last durable batch."""
         self._trust = (lease - MARGIN).total_seconds()
         self._renewed_at = began
         self._trusted_until = began + self._trust
         self._writing: asyncio.Task[None] | None = None
         self._in_writing: list[Event] = []
-        """Events of the batch that is being written."""
+        """Events of the batch in flight."""
         self._taken: list[Event] = []
-        """Events of the turn that is open."""
+        """Events of the current turn."""
         self._tickets = Tickets(self.inbox, term.shard)
         self._lookups: list[LookUpAttempt | LookUpRun] = []
         self.is_ready = False
-        """What the rows say is in memory."""
+        """Whether the shard is loaded."""
         self._stopping = False
         self.on_commit: Callable[[int, Batch], None] | None = None
-        """Told of each batch that became durable: for measuring and for checks."""
+        """Called with each durable batch: for metrics and checks."""
 
-    # what others ask of a leader
+    # interface of a leader
 
     def job_name(self, job_id: str) -> str | None:
-        """The name of a job whose runs it has had lately."""
+        """Return the name of a cached job."""
         return self._jobs.name_of(job_id)
 
     def stop(self) -> None:
-        """End the term after the turn that is under way."""
+        """End the term after the current turn."""
         self._stopping = True
         self.inbox.wake()
 
     async def ask(self, asked: Asked) -> Answered:
-        """Have an act carried out; answers when that is durable. Raises Overloaded, or NotLeading if the term ends."""
+        """Execute an action; returns when it is durable. Raises Overloaded, or NotLeading if the term ends."""
         if isinstance(asked, ClaimAct):
             self.links.note(asked.worker)
         return await self._tickets.ask(asked)
 
     def open_link(self, hello: Register) -> Link:
-        """A worker opens a session. Raises NotLeading if the term is over."""
+        """Open a session for a worker. Raises NotLeading if the term has ended."""
         self._tickets.require_term()
         return self.links.open(hello)
 
     def receive(self, link: Link, messages: Sequence[FromWorker]) -> None:
-        """A worker says something."""
+        """Take messages of a worker."""
         for message in messages:
             self.links.receive(link, message)
 
     # the loop
 
     async def lead(self) -> None:
-        """Load the shard, then turn until told to stop; raises Fenced when the term is over before that."""
+        """Load the shard, then run turns until stopped. Raises Fenced if the term ends earlier."""
         helpers: list[asyncio.Task[None]] = []
         try:
             await self._load()
@@ -168,43 +169,43 @@ class Leader:
             self._end()
 
     async def _or_alone(self, step: Callable[[], Coroutine[None, None, None]]) -> None:
-        """Do a step of the loop; if it fails, take its events one by one."""
+        """Run a step of the loop; if it fails, handle its events one by one."""
         try:
             await step()
         except Fenced:
             raise
-        except Exception as fault:  # noqa: BLE001 - whatever it is, it has an owner, and the others go on
+        except Exception as fault:  # noqa: BLE001 - any fault belongs to one event; the others are handled
             log.warning("turn.failed", shard=self.term.shard, fault=repr(fault))
             await self._take_alone(await self._unwritten())
 
     async def _turn(self) -> None:
-        """Take what happens while the batch before is being written, then have this one written.
+        """Handle events while the previous batch is being written, then write this one.
 
-        What is urgent goes with what has come before it, and with nothing more: its batch stays short.
+        An urgent event closes the batch, so that its batch stays short.
         """
         looked_up = await self._look_up() if self._lookups else []
-        # A third is left for what follows from the events by itself: ripples, spreads, placing.
+        # A third is left for what follows from the events: propagation, bulk operations, placement.
         self.shard.begin(now=self.time.now(), budget=self.pace.rows() * 2 // 3)
         self._take(looked_up)
         urgent = False
         while not self._is_time() and not (urgent and self._is_writing()):
             self._take(await self.inbox.next(wait=self._longest_wait(), max_events=EVENTS_AT_ONCE))
             urgent = self.inbox.gave_urgent
-            # The batch before is sent, and the store's answers are heard, in between.
+            # In between, the event loop sends the previous batch and reads the store's answers.
             await asyncio.sleep(0)
         await self._written()
-        # P0 does not wait for the next turn, and nobody is given up for silence whose words are waiting here.
+        # P0 does not wait for the next turn, and no worker with a queued heartbeat is declared lost.
         self._take(self.inbox.take_urgent(EVENTS_AT_ONCE))
         batch = self.shard.finish(now=self.time.now(), urgent=urgent or self.inbox.gave_urgent)
         if not batch.rows() and not batch.effects and self._longest_wait() > 0:
-            # A beat or a receipt changes no row: nobody has to wait for the store because of it.
+            # A heartbeat or a receipt changes no row: it needs no commit.
             self._taken = []
             return
         self._in_writing, self._taken = self._taken, []
         self._writing = asyncio.create_task(self._write(batch))
 
     def _take(self, events: Sequence[Event]) -> None:
-        """Have the shard take events; they are kept until they are written."""
+        """Pass events to the shard, and keep them until they are written."""
         if self.pace.hold is not self.shard.memory.hold_from:
             events = [*events, StoreLagged(hold=self.pace.hold)]
         if self.tuning is not self.shard.memory.tuning:
@@ -215,7 +216,7 @@ class Leader:
         self.shard.take(events, now=self.time.now())
 
     def _is_time(self) -> bool:
-        """Whether to close the turn."""
+        """Return whether to close the turn."""
         if self._is_writing():
             return self.shard.is_spent()
         if self._writing is not None and self._writing.exception() is not None:
@@ -227,14 +228,14 @@ class Leader:
         return self._writing is not None and not self._writing.done()
 
     def _longest_wait(self) -> float:
-        """How long nothing has to be done unless something happens."""
+        """Return how long the loop may wait for events."""
         if self._is_writing():
             return LONGEST_WAIT_SECONDS
         wait = self._renewed_at + LONGEST_WAIT_SECONDS - self._clock.monotonic()
         timer = self.shard.seconds_to_timer(self.time.now())
         if timer is None:
             return wait
-        # After the store's clock has gone back our time stands still for a while, and a timer that is near stays so.
+        # After the store's clock was set back our time stands still for a while, and a near timer stays near.
         return min(wait, max(timer, LEAST_WAIT_SECONDS) if timer > 0 else 0.0)
 
     async def _write(self, batch: Batch) -> None:
@@ -246,25 +247,25 @@ class Leader:
             self.inbox.wake()
 
     async def _written(self) -> None:
-        """Come back when nothing is being written any more; raises what the writing ran into."""
+        """Wait for the batch in flight; raises the error of its write."""
         if self._writing is not None:
             writing, self._writing = self._writing, None
             await writing
 
     async def _unwritten(self) -> list[Event]:
-        """The events whose batches were not written, or not even made, after something went wrong."""
+        """Return the events that are not written after a failure, of the batch in flight and of the current turn."""
         try:
             await self._written()
         except Fenced:
             raise
-        except Exception as fault:  # noqa: BLE001 - its events are among those that are taken alone now
+        except Exception as fault:  # noqa: BLE001 - its events are handled one by one now
             log.warning("write.failed", shard=self.term.shard, fault=repr(fault))
         events = self._in_writing + self._taken
         self._in_writing, self._taken = [], []
         return events
 
     async def _commit(self, batch: Batch) -> None:
-        """Make a batch durable, however often it takes; raises Fenced if it can't be in this term."""
+        """Make a batch durable, with retries. Raises Fenced if that is not possible in this term."""
         pause = _FIRST_PAUSE_SECONDS
         while True:
             began = self._clock.monotonic()
@@ -288,7 +289,7 @@ class Leader:
             return
 
     def _release(self, effects: Sequence[Effect]) -> None:
-        """Let out what a durable batch allows. Nothing here waits."""
+        """Release the effects of a durable batch. Nothing here waits."""
         for effect in effects:
             match effect:
                 case Answered():
@@ -304,7 +305,7 @@ class Leader:
     # when a turn fails
 
     async def _take_alone(self, events: Sequence[Event]) -> None:
-        """Find the event that fails, put it on record, and have the others taken."""
+        """Find the event that fails, record it as rejected, and handle the others."""
         await self._load()
         found = False
         for event in events:
@@ -314,21 +315,21 @@ class Leader:
                 await self._try_alone(event)
 
     async def _try_alone(self, event: Event) -> bool:
-        """Take one event; False if it failed, and is on record now."""
+        """Handle one event; False if it failed and was recorded as rejected."""
         try:
             batch = self.shard.handle_alone(event, now=self.time.now())
             await self._commit(batch)
         except Fenced:
             raise
-        except Exception as fault:  # noqa: BLE001 - the reason is kept with the event, where a person finds it
+        except Exception as fault:  # noqa: BLE001 - the reason is recorded with the event
             log.warning("event.rejected", shard=self.term.shard, kind=name_of(event), fault=repr(fault))
             await self._load()
             batch = self.shard.reject(event, f"{type(fault).__name__}: {fault}", now=self.time.now())
             try:
                 await self._commit(batch)
             except StaleWrite as stale:
-                # Not even on record: the rows are gone. A failover lost runs that had been submitted, and no batch.
-                raise Fenced(f"the store no longer has what {name_of(event)} is about") from stale
+                # Its rows are gone: a database failover lost submitted runs, but no batch.
+                raise Fenced(f"the store no longer has the rows of {name_of(event)}") from stale
             self._release(batch.effects)
             return False
         self._release(batch.effects)
@@ -337,12 +338,12 @@ class Leader:
     # rows
 
     async def _load(self) -> None:
-        """Put what the rows say in the place of what is in memory. Open sessions stay open."""
+        """Replace the memory by the rows of the store. Open sessions stay open."""
         rows = await self._patiently(lambda: self._store.load(self.term.shard))
         jobs, faults = await self._patiently(lambda: self._jobs.get(run.job_id for run in rows.runs))
         rules = rules_for(self.term.shard, await self._patiently(self._store.rules))
         if rules.version > self.rules.version or self.rules is NO_RULES:
-            self.rules = rules  # Unless something newer was heard while they were read.
+            self.rules = rules  # Unless newer ones arrived during the read.
         self._limits.loaded(rows.shares)
         before = self.shard.memory
         self.shard = Shard(self.term.shard, seed=(self.term.nonce, self.batch_no), tuning=before.tuning)
@@ -363,13 +364,13 @@ class Leader:
             log.error("run.unreadable", shard=self.term.shard, run=run_id, fault=faults[run_id])
 
     async def _look_up(self) -> list[Event]:
-        """Ask the rows about what was not in memory. All that is decided is durable, so the answer stays true."""
+        """Read rows that were not in memory. All decisions are durable by then, so the answer stays valid."""
         await self._written()
         lookups, self._lookups = self._lookups, []
         return await self._patiently(lambda: look_up(self._store, self._jobs, self.term.shard, lookups))
 
     async def _patiently(self, read: Callable[[], Coroutine[None, None, _T]]) -> _T:
-        """Read from the store, however long it takes, and keep the lease meanwhile."""
+        """Read from the store with retries, and keep the lease meanwhile."""
         while True:
             reading = asyncio.ensure_future(read())
             try:
@@ -386,6 +387,6 @@ class Leader:
                 reading.cancel()
 
     def _end(self) -> None:
-        """The term is over: nobody who waits gets an answer from us any more."""
+        """End the term: close all links, and fail all pending replies."""
         self.links.close_all()
         self._tickets.end()

@@ -1,7 +1,7 @@
-"""Those who wait for a shard's answer to what they asked, each under a ticket, until the term is over.
+"""Requests to a shard that wait for its reply, by number, until the term ends.
 
-What a worker has claimed is its own only once it has the answer: if nobody waits for that any more, the shard hears of
-it, and gives the work to somebody else (WRK-2).
+A claim takes effect only when the worker gets the reply: if the caller no longer waits, the shard gets an event, and
+assigns the work to another worker (WRK-2).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mainspring.shard.workers.claim_events import ClaimDropped, ClaimWork
 
 
 class Tickets:
-    """The open questions to one leader."""
+    """The pending replies of one leader."""
 
     def __init__(self, inbox: Inbox, shard: str) -> None:
         self._inbox = inbox
@@ -28,7 +28,7 @@ class Tickets:
         self._over = False
 
     async def ask(self, asked: Asked) -> Answered:
-        """Put something to the shard; comes back with the answer. Raises Overloaded, or NotLeading if the term ends."""
+        """Send a request to the shard and wait for its reply. Raises Overloaded, or NotLeading if the term ends."""
         self.require_term()
         ticket, self._next = self._next, self._next + 1
         waiting: asyncio.Future[Answered] = asyncio.get_running_loop().create_future()
@@ -38,7 +38,7 @@ class Tickets:
             return await waiting
         except asyncio.CancelledError:
             if isinstance(asked, ClaimWork):
-                # The answer may have come in the very moment in which nobody waited for it any more.
+                # The reply may have arrived just when the caller stopped waiting.
                 has_come = waiting.done() and not waiting.cancelled()
                 self._drop(ticket, waiting.result() if has_come else None, asked.worker)
             raise
@@ -46,7 +46,7 @@ class Tickets:
             del self._waiting[ticket]
 
     def answer(self, answered: Answered) -> None:
-        """The shard's answer is durable."""
+        """Deliver a durable reply."""
         waiting = self._waiting.get(answered.ticket)
         if waiting is not None and not waiting.done():
             waiting.set_result(answered)
@@ -54,16 +54,16 @@ class Tickets:
             self._drop(answered.ticket, answered, answered.worker)
 
     def require_term(self) -> None:
-        """Raises NotLeading if the term is over."""
+        """Raise NotLeading if the term has ended."""
         if self._over:
-            raise NotLeading(f"the term of {self._shard} is over")
+            raise NotLeading(f"the term of {self._shard} has ended")
 
     def end(self) -> None:
-        """The term is over: nobody who waits gets an answer from us any more."""
+        """Fail all pending replies: the term has ended."""
         self._over = True
         for waiting in self._waiting.values():
             if not waiting.done():
-                waiting.set_exception(NotLeading(f"the term of {self._shard} is over"))
+                waiting.set_exception(NotLeading(f"the term of {self._shard} has ended"))
 
     def _drop(self, ticket: int, answered: Answered | None, worker: str) -> None:
         claimed = answered.claimed if answered is not None else ()

@@ -1,4 +1,4 @@
-"""What the rows say of what a shard was asked and does not have in memory: the event comes again, with the answer."""
+"""Lookups of rows that a shard does not have in memory: the event is repeated with the rows attached."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mainspring.store.ports.store import Store
 async def look_up(
     store: Store, jobs: JobCache, shard: str, lookups: Sequence[LookUpAttempt | LookUpRun]
 ) -> list[Event]:
-    """The events, each with what the rows say. Raises Unavailable."""
+    """Return the events with their rows. Raises Unavailable."""
     reports = [lookup.event for lookup in lookups if isinstance(lookup, LookUpAttempt)]
     acts = [lookup.event for lookup in lookups if isinstance(lookup, LookUpRun)]
     events: list[Event] = []

@@ -1,1 +1,1 @@
-"""Channels of alerts: webhook, email, and whatever apprise speaks. Each sends a `Notice`, or raises."""
+"""Alert channels: webhook, email, and all services of apprise. Each sends a `Notice`, or raises."""

@@ -1,4 +1,4 @@
-"""A notice through apprise, which speaks to chats, phones and pagers. It comes with the extra `notify`."""
+"""Alert channel through apprise: chats, phones, pagers. Requires the extra `notify`."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ from mainspring.notify.render import text, title
 from mainspring.notify.secret_references import Secret
 from mainspring.protocol.errors import Refused, Unavailable
 
-MISSING = "apprise is not installed here: pip install 'mainspring[notify]'"
+MISSING = "apprise is not installed: pip install 'mainspring[notify]'"
 _THREADS = 4
 _TYPES = {Severity.INFO: "info", Severity.WARNING: "warning", Severity.HIGH: "failure"}
 
 
 def is_installed() -> bool:
-    """Whether such a channel can be made here."""
+    """Return whether apprise is installed."""
     return find_spec("apprise") is not None
 
 
 class ByApprise:
-    """A channel that apprise knows. Raises Refused if it does not know the URL."""
+    """A channel through apprise. Raises Refused for an unsupported URL."""
 
     def __init__(self, name: str, wish: Wish, *, url: Secret) -> None:
         from apprise import Apprise, AppriseAsset
 
-        # It logs URLs that it can't read, and they are the secret.
+        # Apprise logs URLs that it can't parse, and they contain secrets.
         logging.getLogger("apprise").setLevel(logging.CRITICAL)
         self.name = name
         self.wish = wish
         self._apprise = Apprise(asset=AppriseAsset(async_mode=False))
-        # Threads of its own: a service that does not answer takes none that others wait for.
+        # Separate threads: a service that does not answer must not block others.
         self._threads = ThreadPoolExecutor(max_workers=_THREADS, thread_name_prefix=f"channel-{name}")
         if not self._apprise.add(url.value):
-            raise Refused("apprise does not know such a URL", reason="unknown_url")
+            raise Refused("apprise does not support this URL", reason="unknown_url")
 
     async def send(self, delivery: str, notice: Notice) -> None:
-        """Send it, in a thread. Raises Unavailable if it was not taken."""
+        """Send a notice, in a thread. Raises Unavailable if the delivery failed."""
         from apprise import NotifyType
 
         word = _TYPES[notice.severity] if notice.state is NoticeState.FIRING else "success"
         send = partial(self._apprise.notify, body=text(notice), title=title(notice), notify_type=NotifyType(word))
         sent = await asyncio.get_running_loop().run_in_executor(self._threads, send)
         if not sent:
-            raise Unavailable("apprise could not deliver it", reason="not_delivered")
+            raise Unavailable("apprise could not deliver the notice", reason="not_delivered")

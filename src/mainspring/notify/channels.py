@@ -1,4 +1,4 @@
-"""The file of channels that a server is given with `--alerts`, and the channels that it describes.
+"""Reads the file of alert channels (`--alerts`).
 
     channels:
       - name: ops
@@ -7,10 +7,9 @@
         url: https://hooks.example.com/mainspring
         secret: env:OPS_WEBHOOK_SECRET
 
-Every fault is named, with its line. Lines are not quoted: whoever writes a secret into the file by mistake does not
-find it in a log.
+Every fault is reported with its line. Lines are not quoted, so that a secret in the file does not end up in a log.
 
-If you add a kind: its fields in `_FIELDS`, how it is made in `_MAKERS`, docs/reference/alerts.md.
+To add a kind: its fields in `_FIELDS`, its factory in `_MAKERS`, and docs/reference/alerts.md.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ _SMTP = re.compile(r"(?P<host>[^\s:\[\]]+|\[[0-9a-fA-F:.]+\]):(?P<port>[0-9]{1,5
 
 
 class Kind(StrEnum):
-    """How a channel reaches people."""
+    """Kind of an alert channel."""
 
     WEBHOOK = "webhook"
     EMAIL = "email"
@@ -64,28 +63,28 @@ _FIELDS = {
 
 
 def load_channels(path: Path, environment: Mapping[str, str], clock: Clock) -> list[Channel]:
-    """The channels in a file. Raises InvalidFile, which names every fault."""
+    """Read the channels of a file. Raises InvalidFile with every fault."""
     try:
         with path.open("rb") as file:
             content = file.read(LARGEST_FILE_BYTES + 1)
         text = content.decode()
     except OSError as error:
-        raise InvalidFile(f"the channels of alerts can't be read: {path}: {error.strerror}") from None
+        raise InvalidFile(f"alert channels can't be read: {path}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise InvalidFile(f"the channels of alerts can't be read: {path} is not text") from None
+        raise InvalidFile(f"alert channels can't be read: {path} is not UTF-8 text") from None
     if len(content) > LARGEST_FILE_BYTES:
-        raise InvalidFile(f"the channels of alerts can't be read: {path} is larger than {LARGEST_FILE_BYTES >> 20} MiB")
+        raise InvalidFile(f"alert channels can't be read: {path} is larger than {LARGEST_FILE_BYTES >> 20} MiB")
     return read_channels(text, str(path), environment, clock)
 
 
 def read_channels(text: str, file: str, environment: Mapping[str, str], clock: Clock) -> list[Channel]:
-    """The channels that a text describes. Raises InvalidFile, which names every fault."""
+    """Parse channels. Raises InvalidFile with every fault."""
     root, flaws = parse(text)
     channels = _channels(root, flaws, environment, clock) if root is not None else []
     if flaws:
         ordered = sorted(flaws, key=lambda flaw: (flaw.place.line, flaw.place.column))
         lines = [f"  {where(file, flaw.place)}: {flaw.why}" for flaw in ordered]
-        raise InvalidFile("\n".join(["the channels of alerts can't be read", *lines]))
+        raise InvalidFile("\n".join(["invalid alert channels", *lines]))
     return channels
 
 
@@ -109,12 +108,12 @@ def _channels(root: Node, flaws: list[Flaw], environment: Mapping[str, str], clo
 
 
 def _name(fields: Fields, taken: set[str]) -> str:
-    """The channel's name, which is `taken` from now on."""
+    """Return the name of a channel, and add it to the names `taken`."""
     name = fields.text("name") or ""
     if name and name in taken:
-        fields.complain("name", "another channel has it")
+        fields.complain("name", "is used by another channel")
     elif name and not _NAME.fullmatch(name):
-        fields.complain("name", "must be at most 63 of a-z, 0-9, - and _")
+        fields.complain("name", "must be up to 63 characters of a-z, 0-9, - and _")
     taken.add(name)
     return name
 
@@ -147,7 +146,7 @@ def _webhook(name: str, wish: Wish, fields: Fields, clock: Clock) -> Webhook | N
 
 
 def _url(fields: Fields, *, allow_private: bool) -> Secret | None:
-    """Where to post to: as it stands, or by reference where the URL itself is a secret."""
+    """Return the URL to post to, given literally or by reference."""
     text = fields.text("url")
     if text is None:
         return None
@@ -157,19 +156,19 @@ def _url(fields: Fields, *, allow_private: bool) -> Secret | None:
     try:
         url = httpx2.URL(found.value)
     except (httpx2.InvalidURL, ValueError):
-        fields.complain("url", "is no URL")
+        fields.complain("url", "is not a URL")
         return None
     if url.scheme not in {"http", "https"} or not url.host or not 0 < (url.port or 1) < 65_536:
         fields.complain("url", "must be https://.. or http://..")
     elif url.userinfo:
-        fields.complain("url", "must not have a user in it: the signature says who sends")
+        fields.complain("url", "must not contain a user: requests are authenticated by their signature")
     elif not allow_private and (why := _obstacle_of_literal(url.host)) is not None:
-        fields.complain("url", f"goes to {why}: say `allow_private: true` if that is meant")
+        fields.complain("url", f"points to {why}: set `allow_private: true` to permit it")
     return found
 
 
 def _obstacle_of_literal(host: str) -> str | None:
-    """Why nothing is sent to a host, as far as that can be seen without resolving it."""
+    """Return why a literal address is not public; None for names and public addresses."""
     try:
         ip_address(host)
     except ValueError:
@@ -184,17 +183,17 @@ def _email(name: str, wish: Wish, fields: Fields, clock: Clock) -> Email | None:
         fields.complain("smtp", "must be host:port")
     sender = fields.text("from")
     if sender is not None and not _MAILBOX.fullmatch(sender):
-        fields.complain("from", "must be an address")
+        fields.complain("from", "must be an email address")
     to = fields.texts("to")
     if not all(_MAILBOX.fullmatch(one) for one in to):
-        fields.complain("to", "must be addresses")
+        fields.complain("to", "must be email addresses")
     encryption = fields.word("tls", Encryption) if fields.has("tls") else Encryption.STARTTLS
     username = fields.text("username") if fields.has("username") else None
     password = fields.secret("password") if fields.has("password") else None
     if fields.has("username") != fields.has("password"):
-        fields.complain("username", "username and password go together")
+        fields.complain("username", "username and password must be set together")
     if password is not None and encryption is Encryption.NONE:
-        fields.complain("tls", "a password would cross the network in the clear: must be starttls or tls")
+        fields.complain("tls", "must be starttls or tls: the password would be sent unencrypted")
     if server is None or sender is None or encryption is None or not fields.is_sound:
         return None
     return Email(

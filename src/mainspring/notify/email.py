@@ -1,4 +1,4 @@
-"""A notice as a mail, in plain text."""
+"""Alert channel by email, in plain text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NOT_IN_AN_ID = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 class Encryption(StrEnum):
-    """How the connection to the mail server is protected."""
+    """Encryption of the connection to the mail server."""
 
     STARTTLS = "starttls"
     TLS = "tls"
@@ -31,7 +31,7 @@ class Encryption(StrEnum):
 
 
 class Email:
-    """A channel that mails."""
+    """A channel that sends email."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Email:
         self._trust = trust or ssl.create_default_context()
 
     async def send(self, delivery: str, notice: Notice) -> None:
-        """Hand the mail to the server; it is sent if all of `to` were taken. Raises Unavailable."""
+        """Send a notice; all recipients must be accepted. Raises Unavailable."""
         try:
             refused, _ = await aiosmtplib.send(
                 self._message(delivery, notice),
@@ -76,12 +76,12 @@ class Email:
                 timeout=TIMEOUT_SECONDS,
             )
         except aiosmtplib.SMTPResponseException as error:
-            # The server's own words may repeat what it was told, the password among it.
+            # The server's reply may repeat its input, including the password.
             raise Unavailable(f"{self._host} answered {error.code}: {type(error).__name__}") from None
         except (aiosmtplib.SMTPException, OSError) as error:
-            raise Unavailable(f"{self._host} could not be told: {type(error).__name__}", reason="not_reached") from None
+            raise Unavailable(f"can't send to {self._host}: {type(error).__name__}", reason="not_reached") from None
         if refused:
-            message = f"{self._host} did not take {len(refused)} of {len(self._to)} recipients"
+            message = f"{self._host} rejected {len(refused)} of {len(self._to)} recipients"
             raise Unavailable(message, reason="recipients_refused")
 
     def _message(self, delivery: str, notice: Notice) -> EmailMessage:

@@ -1,7 +1,7 @@
-"""One entry of the file of channels, asked field by field.
+"""Reads the fields of one entry of the channels file.
 
-Each question answers None for what is missing or wrong, and notes the fault with its place. A value is not quoted in a
-fault: any of them may be a secret that stands where it should not.
+Each method returns None for a missing or invalid field, and records a fault with its position. Faults never quote
+values: any of them may be a misplaced secret.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _E = TypeVar("_E", bound=StrEnum)
 
 
 class Fields:
-    """A mapping of the file."""
+    """A mapping in the file."""
 
     def __init__(self, path: str, node: Node, flaws: list[Flaw], environment: Mapping[str, str]) -> None:
         self._path = path
@@ -33,38 +33,38 @@ class Fields:
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing was wrong with it so far."""
+        """Whether no fault was recorded so far."""
         return len(self._flaws) == self._flaws_before
 
     def complain(self, key: str, why: str) -> None:
-        """Note a fault of a field, or of the whole."""
+        """Record a fault of a field, or of the whole mapping."""
         place = self._entries[key].place if key in self._entries else self._node.place
         path = ".".join(part for part in (self._path, key) if part)
         self._flaws.append(Flaw(place=place, why=f"{path}: {why}" if path else why))
 
     def has(self, key: str) -> bool:
-        """Whether a field is there."""
+        """Return whether a field is present."""
         return key in self._entries
 
     def refuse_others(self, known: Collection[str]) -> None:
-        """Fields that nobody knows are faults."""
+        """Record a fault for each unknown field."""
         for key in self._entries:
             if key not in known:
-                self.complain(key, f"is not known{did_you_mean(key, known)}")
+                self.complain(key, f"is unknown{did_you_mean(key, known)}")
 
     def text(self, key: str) -> str | None:
-        """A text; it must be there."""
+        """Return a required string."""
         entry = self._entries.get(key)
         if entry is None:
             self.complain(key, "is missing")
         elif not isinstance(entry.node.value, str) or not entry.node.value:
-            self.complain(key, "must be a text")
+            self.complain(key, "must be a string")
         else:
             return entry.node.value
         return None
 
     def flag(self, key: str) -> bool | None:
-        """True or false; false if it is not there."""
+        """Return an optional boolean; by default false."""
         value = self._entries[key].node.value if key in self._entries else False
         if isinstance(value, bool):
             return value
@@ -72,17 +72,17 @@ class Fields:
         return None
 
     def word(self, key: str, words: type[_E]) -> _E | None:
-        """One of a few words; it must be there."""
+        """Return a required enum value."""
         value = self.text(key)
         return None if value is None else self._one_of(key, value, words)
 
     def words(self, key: str, words: type[_E]) -> frozenset[_E]:
-        """Some of a few words; none if it is not there."""
+        """Return an optional list of enum values; by default empty."""
         found = (self._one_of(key, value, words) for value in self.texts(key)) if self.has(key) else ()
         return frozenset(word for word in found if word is not None)
 
     def texts(self, key: str) -> list[str]:
-        """A list of texts with something in it; it must be there."""
+        """Return a required, non-empty list of strings."""
         entry = self._entries.get(key)
         items = entry.node.value if entry is not None else None
         if entry is None:
@@ -90,11 +90,11 @@ class Fields:
             return []
         texts = [item.value for item in items if isinstance(item.value, str)] if isinstance(items, list) else []
         if not texts or not isinstance(items, list) or len(texts) < len(items):
-            self.complain(key, "must be a list of texts")
+            self.complain(key, "must be a list of strings")
         return texts
 
     def secret(self, key: str) -> Secret | None:
-        """What is behind a reference; it must be there."""
+        """Resolve a required secret reference."""
         reference = self.text(key)
         if reference is None:
             return None
@@ -108,5 +108,5 @@ class Fields:
         if value in set(words):
             return words(value)
         hint = did_you_mean(value, list(words)) or f": must be one of {', '.join(words)}"
-        self.complain(key, f"it is not known{hint}")
+        self.complain(key, f"has an unknown value{hint}")
         return None

@@ -1,4 +1,4 @@
-"""A notice as people read it: a line, and a text."""
+"""Renders a notice as text: a title, and a body."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ _TIME = "%Y-%m-%d %H:%M:%S UTC"
 
 
 def title(notice: Notice) -> str:
-    """`[HIGH] sentence`, or `[RESOLVED] sentence`: one line, whatever the sentence contains."""
+    """Return the title, `[HIGH] summary` or `[RESOLVED] summary`, as one line."""
     word = notice.severity if notice.state is NoticeState.FIRING else notice.state
     line = f"[{word.upper()}] {one_line(notice.summary)}"
     return line if len(line) <= _LONGEST_TITLE else f"{line[: _LONGEST_TITLE - 2]}.."
 
 
 def text(notice: Notice) -> str:
-    """All of it, a line for each thing."""
+    """Return the body, one line per field."""
     return "\n".join(_lines(notice)) + "\n"
 
 
 def one_line(words: str) -> str:
-    """Words without anything that ends a line or commands a terminal."""
+    """Replace line breaks and control characters by spaces."""
     return " ".join("".join(letter if letter.isprintable() else " " for letter in words).split())
 
 

@@ -1,7 +1,7 @@
-"""Secrets by reference: `env:NAME`, a variable of the server, or `file:/path`, a file's content.
+"""Secrets by reference: `env:NAME`, an environment variable of the server, or `file:/path`, the content of a file.
 
-Those of channels are read once, when the server starts, addresses of webhooks whenever something is sent. No value gets
-into an error, and none is shown where a channel or a webhook is.
+References of channels are resolved once, at the start of the server, those of webhook URLs at each delivery. Values
+never appear in errors, or in the output of channels and webhooks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LARGEST_BYTES = 64 * 1024
 
 
 class Secret(msgspec.Struct, frozen=True):
-    """A value that is not shown."""
+    """A value that is not shown in logs and errors."""
 
     value: str
 
@@ -28,26 +28,26 @@ class Secret(msgspec.Struct, frozen=True):
 
 
 def is_reference(text: str) -> bool:
-    """Whether a text says where a secret is."""
+    """Return whether a text is a secret reference."""
     return text.startswith(("env:", "file:"))
 
 
 def look_up(reference: str, environment: Mapping[str, str]) -> Secret:
-    """The value behind a reference. Raises Refused, whose words can follow the name of a field."""
+    """Resolve a reference. Raises Refused; its message can follow the name of a field."""
     source, _, place = reference.partition(":")
     match source:
         case "env":
             if not environment.get(place):
-                raise Refused(f"the server has no variable {place}")
+                raise Refused(f"environment variable {place} of the server is not set")
             return Secret(environment[place])
         case "file":
             return Secret(_read(Path(place)))
         case _:
-            raise Refused(f"a secret does not stand in the file: must be {FORMS}")
+            raise Refused(f"must be a secret reference, {FORMS}")
 
 
 def look_up_url(reference: str, environment: Mapping[str, str]) -> Secret:
-    """The address that is kept behind a reference. Raises Refused."""
+    """Resolve a reference to a URL. Raises Refused."""
     found = look_up(reference, environment)
     fault = fault_of_url(found.value)
     if fault is not None:
@@ -63,7 +63,7 @@ def _read(path: Path) -> str:
     except OSError as error:
         raise Refused(f"{path} can't be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise Refused(f"{path} is not text") from None
+        raise Refused(f"{path} is not UTF-8 text") from None
     if not value or len(content) > _LARGEST_BYTES:
-        raise Refused(f"{path} must have something in it, at most {_LARGEST_BYTES >> 10} KiB")
+        raise Refused(f"{path} must be between 1 byte and {_LARGEST_BYTES >> 10} KiB")
     return value

@@ -1,10 +1,10 @@
-"""A POST that is signed as Standard Webhooks says, to an address that it may go to.
+"""A POST, signed according to Standard Webhooks, to a permitted address.
 
-    webhook-id          of the delivery: the same when it is tried again
-    webhook-timestamp   seconds since 1970, when it was tried
+    webhook-id          id of the delivery, the same for each retry
+    webhook-timestamp   time of the attempt, in seconds since 1970
     webhook-signature   v1, and the base64 of the HMAC-SHA256 of `id.timestamp.body`
 
-Any 2xx is success. What is answered is not read, and the request goes to the address that was looked at
+Any 2xx is success. The response body is not read, and the request goes to the address that was checked
 (`egress/pinned.py`).
 """
 
@@ -25,12 +25,12 @@ from mainspring.protocol.errors import Refused, Unavailable
 
 TIMEOUT_SECONDS = 10.0
 PREFIX = "whsec_"
-CHANNEL = "the channel does not say `allow_private: true`"
-"""Why a channel of alerts may not go to an address that is not public."""
+CHANNEL = "the channel does not set `allow_private: true`"
+"""Why an alert channel may not use an address that is not public."""
 
 
 class SignedPost:
-    """Posts to one place, with one key."""
+    """Posts to one URL, with one key."""
 
     def __init__(
         self,
@@ -44,9 +44,9 @@ class SignedPost:
         timeout_seconds: float = TIMEOUT_SECONDS,
         allowed_by: str = CHANNEL,
     ) -> None:
-        """`allowed_by`: what would have to be otherwise for a private address.
+        """`allowed_by` says what does not permit private addresses, for errors.
 
-        Raises Refused for a useless secret, or an address that is none.
+        Raises Refused for an invalid secret or URL.
         """
         self._clock = clock
         self._url = parse_url(url.value)
@@ -56,13 +56,13 @@ class SignedPost:
         self._timeout_seconds = timeout_seconds
 
     async def send(self, delivery: str, body: bytes) -> None:
-        """Post it. Raises Unavailable, also if it was not taken, or Refused if it may not go there."""
+        """Post a body. Raises Unavailable, also for a status other than 2xx, or Refused for a forbidden address."""
         status = await self.post(delivery, body)
         if not is_taken(status):
             raise Unavailable(f"{self._host} answered {status}", reason=f"status_{status}")
 
     async def post(self, delivery: str, body: bytes, media_type: str = "application/json") -> int:
-        """Post it; what was answered, whatever that is. Raises Unavailable, or Refused if it may not go there."""
+        """Post a body and return the HTTP status. Raises Unavailable, or Refused for a forbidden address."""
         try:
             async with asyncio.timeout(self._timeout_seconds):
                 return await self._send(delivery, body, media_type)
@@ -84,12 +84,12 @@ class SignedPost:
 
 
 def is_taken(status: int) -> bool:
-    """Whether an answer says that the message has arrived."""
+    """Return whether an HTTP status means success."""
     return 200 <= status < 300
 
 
 def key_of(secret: Secret) -> bytes:
-    """The key to sign with: of `whsec_..` what is encoded behind it, of anything else its bytes. Raises Refused."""
+    """Return the signing key: the decoded part after `whsec_`, or else the bytes of the secret. Raises Refused."""
     if not secret.value.startswith(PREFIX):
         return secret.value.encode()
     try:
@@ -97,11 +97,11 @@ def key_of(secret: Secret) -> bytes:
     except binascii.Error:
         key = b""
     if not key:
-        raise Refused(f"what follows {PREFIX} must be base64", reason="bad_secret")
+        raise Refused(f"the part after {PREFIX} must be base64", reason="bad_secret")
     return key
 
 
 def signature(key: bytes, delivery: str, timestamp: str, body: bytes) -> str:
-    """What proves who sent it, when, and what."""
+    """Sign delivery id, timestamp and body."""
     signed = hmac.new(key, f"{delivery}.{timestamp}.".encode() + body, hashlib.sha256).digest()
     return f"v1,{base64.b64encode(signed).decode()}"

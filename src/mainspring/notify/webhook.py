@@ -1,4 +1,4 @@
-"""A notice as a signed POST (`signed_post.py`)."""
+"""Alert channel by signed POST (`signed_post.py`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mainspring.protocol.clock import Clock
 
 
 class Webhook:
-    """A channel that posts."""
+    """A channel that posts to a URL."""
 
     def __init__(
         self,
@@ -37,5 +37,5 @@ class Webhook:
         )  # fmt: skip
 
     async def send(self, delivery: str, notice: Notice) -> None:
-        """Post it. Raises Unavailable, or Refused if it may not go there."""
+        """Post a notice. Raises Unavailable, or Refused for a forbidden address."""
         await self._post.send(delivery, msgspec.json.encode(notice))

@@ -1,1 +1,1 @@
-"""What others see of a server from outside: numbers for Prometheus, spans for OpenTelemetry, events for OpenLineage."""
+"""Telemetry of a server: metrics for Prometheus, traces for OpenTelemetry, events for OpenLineage, logs."""

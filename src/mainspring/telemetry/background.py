@@ -1,8 +1,8 @@
-"""How the background loops of a server do, and rows that can't be read, looked up when somebody asks.
+"""Metrics of background loops and of unreadable rows, collected at scrape time.
 
-mainspring_background_failures_total{loop}    how often a loop failed, and was restarted
-mainspring_background_failing{loop}           1: it keeps failing, and the server is not ready
-mainspring_unreadable_rows_total{kind}        how often a row of the store could not be read
+mainspring_background_failures_total{loop}    failures of a loop, each followed by a restart
+mainspring_background_failing{loop}           1: the loop keeps failing, and the server is not ready
+mainspring_unreadable_rows_total{kind}        rows of the store that could not be read
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from mainspring.host.background import BackgroundLoops
 
 
 class BackgroundNumbers(Collector):
-    """Read the state of the supervised loops."""
+    """Collects the state of the supervised loops."""
 
     def __init__(self, background: BackgroundLoops) -> None:
         self._background = background
 
     def collect(self) -> Iterator[Metric]:
-        """What the loops did, and how they do now."""
+        """Return failures and current state by loop, and unreadable rows by kind."""
         failures = CounterMetricFamily(
             "mainspring_background_failures", "Failures of background loops.", labels=["loop"]
         )

@@ -1,7 +1,7 @@
-"""How well each pool can be served, as this server sees it (HA-5, ADM-6), looked up when somebody asks.
+"""Metrics of the degradation levels, as this server sees them (HA-5, ADM-6), collected at scrape time.
 
 mainspring_level{shard}           0 normal, 1 degraded, 2 recovery, 3 partial, 4 major
-mainspring_runs_waiting{shard}    how many runs wait in a pool, as they were counted last
+mainspring_runs_waiting{shard}    waiting runs of a pool, as last counted
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from mainspring.host.degradation import Levels
 
 
 class LevelNumbers(Collector):
-    """Asks whoever watches over the levels."""
+    """Collects the degradation levels."""
 
     def __init__(self, levels: Callable[[], Levels]) -> None:
         self._levels = levels
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """What the levels are now."""
+        """Return level and waiting runs by pool."""
         degrees = GaugeMetricFamily(
             "mainspring_level", "0 normal, 1 degraded, 2 recovery, 3 partial, 4 major.", labels=["shard"]
         )
-        waiting = GaugeMetricFamily("mainspring_runs_waiting", "Runs that wait in a pool.", labels=["shard"])
+        waiting = GaugeMetricFamily("mainspring_runs_waiting", "Waiting runs of a pool.", labels=["shard"])
         levels = self._levels()
         for pool, level in sorted(levels.pools().items()):
             degrees.add_metric([pool], level.severity)

@@ -1,4 +1,4 @@
-"""The tellers that a server is to have. What they need comes with an extra, and is loaded only then."""
+"""Creates the telemetry exporters of a server. Their dependencies come with extras, and are imported on demand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mainspring.telemetry.run_events import Teller
 
 
 def make_tellers(*, otlp: str | None, lineage: str | None, server: str, version: str) -> list[Teller]:
-    """Those with an address. Raises Refused if one needs an extra that is not installed."""
+    """Create the exporters that have an address. Raises Refused for a missing extra."""
     tellers: list[Teller] = []
     if otlp:
         _require("opentelemetry.sdk", "--otlp", "otel")
@@ -29,6 +29,6 @@ def _require(module: str, option: str, extra: str) -> None:
         import_module(module)
     except ModuleNotFoundError:
         raise Refused(
-            f"{option} needs what comes with the extra {extra}\nhint: pip install 'mainspring[{extra}]'",
+            f"{option} requires the extra {extra}\nhint: pip install 'mainspring[{extra}]'",
             reason="missing_extra",
         ) from None

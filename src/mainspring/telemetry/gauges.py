@@ -1,4 +1,4 @@
-"""What the leaders of a server are like now, looked up when somebody asks.
+"""Gauges of the leaders of a server, collected at scrape time.
 
     mainspring_leader{shard}  mainspring_shards_led  mainspring_inbox_events{shard}
     mainspring_tasks_queued{tenant,priority,reason}  mainspring_queue_oldest_age_seconds{priority}
@@ -6,9 +6,9 @@
     mainspring_tenant_rooms{tenant}
     mainspring_workers{shard,status}                 mainspring_heartbeat_age_seconds{shard}
 
-Why tasks are queued, by the codes of diagnosis, is what the oldest of each line waits for; `PRIORITY_QUEUE_WAIT` also
-while they wait for the next turn. What is set aside is counted as the lines of its tenant are. While tasks are being
-cancelled, how many wait for which reason is a little off; how many there are is exact.
+The reason of queued tasks is the diagnosis of the oldest task of each queue; `PRIORITY_QUEUE_WAIT` also covers tasks
+that wait for the next turn. Blocked tasks are counted with the reasons of their tenant's queues. During cancellations
+the counts by reason are approximate; totals are exact.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from mainspring.telemetry.labels import largest, shared_names
 _CORE = 1000
 
 
-class Standing(Collector):
-    """Asks the leaders."""
+class LeaderGauges(Collector):
+    """Collects the gauges of all leaders."""
 
     def __init__(self, leaders: Callable[[], Mapping[str, Leader]]) -> None:
         self._leaders = leaders
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """What the leaders are like now."""
+        """Return the current gauges."""
         leaders = dict(self._leaders())
         yield GaugeMetricFamily("mainspring_shards_led", "Shards that this server leads.", value=len(leaders))
         yield from _of_shards(leaders)
@@ -53,10 +53,10 @@ class Standing(Collector):
 
 def _of_shards(leaders: Mapping[str, Leader]) -> Iterator[GaugeMetricFamily]:
     leads = GaugeMetricFamily("mainspring_leader", "1 for each shard that this server leads.", labels=["shard"])
-    inbox = GaugeMetricFamily("mainspring_inbox_events", "Events that wait for a shard's turn.", labels=["shard"])
+    inbox = GaugeMetricFamily("mainspring_inbox_events", "Events in a shard's inbox.", labels=["shard"])
     workers = GaugeMetricFamily("mainspring_workers", "Workers of a shard.", labels=["shard", "status"])
     silence = GaugeMetricFamily(
-        "mainspring_heartbeat_age_seconds", "How long the quietest ready worker has been silent.", labels=["shard"]
+        "mainspring_heartbeat_age_seconds", "Age of the oldest heartbeat of ready workers.", labels=["shard"]
     )
     for shard, leader in leaders.items():
         memory = leader.shard.memory
@@ -73,7 +73,7 @@ def _of_shards(leaders: Mapping[str, Leader]) -> Iterator[GaugeMetricFamily]:
 def _queued(leaders: Mapping[str, Leader]) -> GaugeMetricFamily:
     gauge = GaugeMetricFamily(
         "mainspring_tasks_queued",
-        "Tasks that are ready and wait for a worker.",
+        "Queued tasks.",
         labels=["tenant", "priority", "reason"],
     )
     counts: Tally[tuple[str, Priority, str]] = Tally()
@@ -98,7 +98,7 @@ def _queued(leaders: Mapping[str, Leader]) -> GaugeMetricFamily:
 
 
 def _split(depth: int, lengths: Mapping[str, int]) -> dict[str, int]:
-    """So many tasks, by reason, as the lengths of the lines are."""
+    """Distribute a number of tasks over reasons in proportion to the queue lengths."""
     total = sum(lengths.values())
     if not total:
         return {Reason.PRIORITY_QUEUE_WAIT.value: depth}
@@ -110,7 +110,7 @@ def _split(depth: int, lengths: Mapping[str, int]) -> dict[str, int]:
 
 def _oldest(leaders: Mapping[str, Leader]) -> GaugeMetricFamily:
     gauge = GaugeMetricFamily(
-        "mainspring_queue_oldest_age_seconds", "How long the task has waited that has waited longest.",
+        "mainspring_queue_oldest_age_seconds", "Queue time of the oldest queued task.",
         labels=["priority"],
     )  # fmt: skip
     oldest: dict[Priority, float] = dict.fromkeys(Priority, 0.0)
@@ -124,7 +124,7 @@ def _oldest(leaders: Mapping[str, Leader]) -> GaugeMetricFamily:
 
 
 def _used_by_tenants(leaders: Mapping[str, Leader]) -> GaugeMetricFamily:
-    """What each tenant uses; of those that are promised something, that too, and what they use beyond it."""
+    """Return the use of each tenant and, for tenants with a guarantee, the guarantee and the use beyond it."""
     gauge = GaugeMetricFamily("mainspring_tenant_slots", "Cores of tenants.", labels=["tenant", "kind"])
     used: Tally[str] = Tally()
     promised: Tally[str] = Tally()
@@ -145,7 +145,7 @@ def _used_by_tenants(leaders: Mapping[str, Leader]) -> GaugeMetricFamily:
 
 
 def _rooms_of_tenants(memories: list[ShardMemory]) -> GaugeMetricFamily:
-    gauge = GaugeMetricFamily("mainspring_tenant_rooms", "Rooms that tenants have on workers.", labels=["tenant"])
+    gauge = GaugeMetricFamily("mainspring_tenant_rooms", "Leases of tenants on workers.", labels=["tenant"])
     rooms: Tally[str] = Tally()
     for memory in memories:
         rooms.update(memory.lease_counts)

@@ -1,4 +1,4 @@
-"""Labels that somebody else can choose, kept few: a series costs Prometheus memory for as long as it is looked at."""
+"""Bounds the values of labels that callers can choose: every series costs Prometheus memory."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import TypeVar
 Key = TypeVar("Key")
 
 OTHER = "_other"
-"""The label of all that have none of their own."""
+"""The label that further names share."""
 MOST = 200
 
 
 class FewLabels:
-    """Gives each name a label of its own, up to so many; all further ones share OTHER. A label once given stays."""
+    """Gives each name its own label up to a limit; further names share OTHER. Labels are permanent."""
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
         self._given: set[str] = set()
 
     def of(self, name: str) -> str:
-        """The label of a name."""
+        """Return the label of a name."""
         if name in self._given:
             return name
         if len(self._given) < self._most:
@@ -30,7 +30,7 @@ class FewLabels:
 
 
 def largest(values: Mapping[str, float], most: int = MOST) -> dict[str, float]:
-    """The largest values by name, and all others added up under OTHER."""
+    """Return the largest values by name, and the sum of the others under OTHER."""
     kept = sorted(values, key=lambda name: (-values[name], name))[:most]
     few = {name: values[name] for name in kept}
     if len(values) > len(kept):
@@ -39,6 +39,6 @@ def largest(values: Mapping[str, float], most: int = MOST) -> dict[str, float]:
 
 
 def shared_names(names: Iterable[str], most: int = MOST) -> dict[str, str]:
-    """For each name its label, the first ones in order of the alphabet their own."""
+    """Return the label of each name; in alphabetical order, the first names get their own."""
     ordered = sorted(set(names))
     return {name: name if place < most else OTHER for place, name in enumerate(ordered)}

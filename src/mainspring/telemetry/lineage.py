@@ -1,7 +1,6 @@
-"""Events for OpenLineage (the extra `lineage`): START for each run, and one of COMPLETE, FAIL and ABORT at its end.
+"""Exporter for OpenLineage (extra `lineage`): START for each run, then COMPLETE, FAIL or ABORT.
 
-The namespace is the installation's and the tenant's, `mainspring/acme`; a run's id is made from ours, because a UUID is
-asked for.
+The namespace is installation and tenant, `mainspring/acme`; the run id is a UUID derived from ours.
 """
 
 from __future__ import annotations
@@ -38,16 +37,16 @@ _ENDS = {
 
 
 class Lineage:
-    """Tells a receiver of lineage events, over HTTP."""
+    """Sends lineage events over HTTP."""
 
     def __init__(self, url: str, *, instance: str, version: str) -> None:
-        """`url` is the receiver's address: events go to `/api/v1/lineage` there."""
+        """`url` is the base URL of the receiver: events go to its `/api/v1/lineage`."""
         self._client = OpenLineageClient(transport=HttpTransport(HttpConfig(url=url, timeout=5.0)))
         self._instance = instance
         self._version = version
 
     def tell(self, pieces: Sequence[Piece]) -> None:
-        """Send an event for each beginning and each end."""
+        """Send an event for each start and end of a run."""
         for piece in pieces:
             match piece:
                 case RunBegun():
@@ -59,7 +58,7 @@ class Lineage:
                     pass
 
     def close(self) -> None:
-        """Everything has been sent."""
+        """Close the connection."""
         self._client.close()
 
     def _event(self, kind: EventType, run: runs.Run, job: str, at: datetime) -> RunEvent:

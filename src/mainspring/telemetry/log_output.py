@@ -1,4 +1,4 @@
-"""Where events that are logged go: to stderr, as lines for people or as JSON, ours and those of the libraries alike."""
+"""Log output: to stderr, as text or JSON, with the same format for library logs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LIBRARIES_FROM = logging.WARNING
 
 
 def configure_logging(form: str, level: str) -> None:
-    """Write what is logged from `level` on to stderr; `form` is `text` or `json`. For a process of ours."""
+    """Log to stderr from `level` up; `form` is `text` or `json`. For Mainspring's own processes."""
     shared, last = _shared(), _last(form)
     structlog.configure(
         processors=[*shared, *last],
@@ -31,9 +31,9 @@ def configure_logging(form: str, level: str) -> None:
 
 
 def configure_inside(level: str) -> None:
-    """Write our events from `level` on to stderr inside of another program, unless it has said where events go.
+    """Log to stderr from `level` up inside another program, unless it has configured structlog.
 
-    What it does with `logging` is left alone, and it may still say something else later.
+    The program's `logging` configuration is not touched, and it may configure structlog later.
     """
     if not structlog.is_configured():
         structlog.configure(
@@ -45,7 +45,7 @@ def configure_inside(level: str) -> None:
 
 
 def _shared() -> Sequence[structlog.typing.Processor]:
-    """What every event gets."""
+    """Return the processors of every event."""
     return (
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
@@ -54,7 +54,7 @@ def _shared() -> Sequence[structlog.typing.Processor]:
 
 
 def _last(form: str) -> Sequence[structlog.typing.Processor]:
-    """What makes a line of an event. Tracebacks come without the values of variables: secrets may be among them."""
+    """Return the processors that render an event. Tracebacks omit the values of variables, which may be secrets."""
     if form == "json":
         return structlog.processors.format_exc_info, structlog.processors.JSONRenderer()
     plain = structlog.dev.plain_traceback

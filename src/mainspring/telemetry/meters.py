@@ -1,11 +1,11 @@
-"""Counts what leaders commit: how tasks move, how long they waited and ran, how runs end, which failures there are.
+"""Metrics from committed batches: transitions, wait and run times, ends of runs, failures.
 
 mainspring_transitions_total{state}       mainspring_failures_total{class}
-mainspring_preemptions_total{priority}    tasks that were asked to make room
-mainspring_task_wait_seconds{priority}    from being ready to the start of its process
+mainspring_preemptions_total{priority}    preempted tasks
+mainspring_task_wait_seconds{priority}    from QUEUED to the start of the process
 mainspring_task_run_seconds{priority}     from the start of an attempt to its end
 mainspring_runs_total{job,result}         mainspring_run_seconds{result}
-mainspring_run_late_seconds               of runs of schedules: from the window to the first start
+mainspring_run_late_seconds               scheduled runs: from the window to the first start
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ _LEFT_THE_QUEUE = FINAL | {TaskState.PENDING, TaskState.RUNNING, TaskState.QUARA
 
 
 class Meters:
-    """The counters and histograms, for all leaders of a server together."""
+    """The counters and histograms of all leaders of a server."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.transitions = Counter(
-            "mainspring_transitions", "Changes of tasks, by the state they came into.", ["state"], registry=registry
+            "mainspring_transitions", "Task transitions by new state.", ["state"], registry=registry
         )
         self.failures = Counter(
-            "mainspring_failures", "Attempts that failed, by the class of the failure, without jobs' own rules.",
+            "mainspring_failures", "Failed attempts by failure class, without the jobs' own rules.",
             ["class"], registry=registry,
         )  # fmt: skip
         preemptions = Counter(
-            "mainspring_preemptions", "Tasks that were asked to make room for others.", ["priority"],
+            "mainspring_preemptions", "Preempted tasks.", ["priority"],
             registry=registry,
         )  # fmt: skip
         self.preemptions = {priority: preemptions.labels(priority.name) for priority in Priority}
@@ -53,11 +53,11 @@ class Meters:
             registry=registry,
         )  # fmt: skip
         self.late = Histogram(
-            "mainspring_run_late_seconds", "Of runs of schedules: from the window to the first start.",
+            "mainspring_run_late_seconds", "Scheduled runs: from the window to the first start.",
             buckets=_LENGTHS, registry=registry,
         )  # fmt: skip
         waits = Histogram(
-            "mainspring_task_wait_seconds", "From being ready to the start of its process.", ["priority"],
+            "mainspring_task_wait_seconds", "From QUEUED to the start of the process.", ["priority"],
             buckets=_LENGTHS, registry=registry,
         )  # fmt: skip
         lasts = Histogram(
@@ -70,18 +70,18 @@ class Meters:
 
 
 class LeaderMeter:
-    """Counts what one leader commits."""
+    """Counts the commits of one leader."""
 
     def __init__(self, meters: Meters, leader: Leader) -> None:
         self._meters = meters
         self._leader = leader
         self._ready: dict[str, datetime] = {}
-        """Since when a task has been in the queue, for those that came into it in this term."""
+        """Time of queuing, by task queued in this term."""
         self._preempted: set[str] = set()
-        """Attempts that were asked to make room, and are not over."""
+        """Preempted attempts that have not ended."""
 
     def committed(self, batch: Batch) -> None:
-        """A batch is durable."""
+        """Count a durable batch."""
         for state, number in Tally(transition.end for transition in batch.transitions).items():
             self._meters.transitions.labels(state.value).inc(number)
         self._measure_waits(batch)

@@ -1,9 +1,9 @@
-"""What batches say of runs and attempts, handed to whoever tells others of it (OpenTelemetry, OpenLineage).
+"""Starts and ends of runs and attempts from committed batches, for the exporters (OpenTelemetry, OpenLineage).
 
-    leader ──committed(batch)──► a bounded queue ──► teller.tell(pieces)
+    leader ──committed(batch)──► bounded queue ──► exporter
 
-Telling is a courtesy: it never holds a leader up. What a full queue does not take is counted and dropped, and a server
-that dies takes what is in its queue along. What must reach somebody goes through the outbox (webhooks, alerts).
+Best effort: exporting never delays a leader. Events that a full queue does not take are counted and dropped, and a
+crash loses the queue. Messages that must arrive go through the outbox (webhooks, alerts).
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _BEGUN_REMEMBERED = 100_000
 
 
 class RunBegun(msgspec.Struct, frozen=True, gc=False):
-    """A run was taken up. After a change of leaders this may be said again."""
+    """A run was adopted. May be repeated after a change of leaders."""
 
     run: Run
     job: str
 
 
 class AttemptOver(msgspec.Struct, frozen=True, gc=False):
-    """An attempt that had started is over."""
+    """A started attempt ended."""
 
     attempt: Attempt
     job: str
@@ -45,7 +45,7 @@ class AttemptOver(msgspec.Struct, frozen=True, gc=False):
 
 
 class RunEnded(msgspec.Struct, frozen=True, gc=False):
-    """A run is over."""
+    """A run ended."""
 
     run: Run
     job: str
@@ -55,34 +55,34 @@ Piece: TypeAlias = RunBegun | AttemptOver | RunEnded
 
 
 class Teller(Protocol):
-    """Tells others, by its own means."""
+    """Exports events to another system."""
 
     def tell(self, pieces: Sequence[Piece]) -> None:
-        """Some things that happened, in order. Called in a thread; may take its time, and may fail."""
+        """Export events in order. Called in a thread; may be slow, and may fail."""
         ...
 
     def close(self) -> None:
-        """Nothing more comes: send what is left."""
+        """Flush and close."""
         ...
 
 
 class Stories:
-    """One server's queue of what is to be told."""
+    """One server's queue of events to export."""
 
     def __init__(self, tellers: Sequence[Teller], most_waiting: int = MOST_WAITING) -> None:
         self._tellers = tellers
         self._waiting: asyncio.Queue[Piece] = asyncio.Queue(most_waiting)
         self._begun: OrderedDict[str, None] = OrderedDict()
         self.dropped = 0
-        """How much a full queue did not take."""
+        """Events dropped because the queue was full."""
 
     @property
     def is_wanted(self) -> bool:
-        """Whether there is anybody who tells."""
+        """Whether there are exporters."""
         return bool(self._tellers)
 
     def follow(self, leader: Leader) -> None:
-        """Hear what a leader commits, besides whoever else is told of it. For `Host.on_lead`."""
+        """Queue events of a leader's commits, in addition to existing listeners. For `Host.on_lead`."""
         others = leader.on_commit
 
         def committed(number: int, batch: Batch) -> None:
@@ -94,7 +94,7 @@ class Stories:
         leader.on_commit = committed
 
     def pieces_of(self, leader: Leader, batch: Batch) -> Iterator[Piece]:
-        """What a batch has to tell: beginnings, attempts, ends."""
+        """Yield the events of a batch: starts of runs, attempts, ends of runs."""
         jobs = {run.id: leader.job_name(run.job_id) or "" for run in batch.runs}
         for run in batch.runs:
             if run.adopted_at is not None and run.id not in self._begun:
@@ -114,7 +114,7 @@ class Stories:
                 yield RunEnded(run, jobs[run.id])
 
     async def run(self) -> None:
-        """Tell until cancelled, and then what is left."""
+        """Export until cancelled, then flush the queue."""
         telling: asyncio.Task[None] | None = None
         try:
             while True:
@@ -126,7 +126,7 @@ class Stories:
             raise
 
     async def _finish(self, telling: asyncio.Task[None] | None, left: Sequence[Piece]) -> None:
-        """Finish what is being told, tell what is left, and close the tellers."""
+        """Finish the export in progress, export the rest, and close the exporters."""
         if telling is not None:
             await telling
         await self._tell(left)
@@ -143,8 +143,8 @@ class Stories:
         for teller in self._tellers if pieces else ():
             try:
                 await asyncio.to_thread(teller.tell, pieces)
-            except Exception as fault:  # noqa: BLE001 - whatever a collector does, the server goes on
-                log.warning("telemetry.not_told", pieces=len(pieces), fault=repr(fault))
+            except Exception as fault:  # noqa: BLE001 - a failing exporter must not affect the server
+                log.warning("telemetry.export_failed", events=len(pieces), fault=repr(fault))
 
     def _put(self, piece: Piece) -> None:
         try:

@@ -1,10 +1,10 @@
-"""Schedules for Prometheus: how late they fire, when those that are next fire, and when they last succeeded.
+"""Metrics of schedules: lag, next fire, last success.
 
-    mainspring_schedule_fire_lag_seconds                                   from the window's start to its firing
-    mainspring_schedule_next_fire_timestamp_seconds{tenant,schedule}       of the SHOWN that come next
-    mainspring_schedule_last_success_timestamp_seconds{tenant,schedule}    of the same
+    mainspring_schedule_fire_lag_seconds                                   from the start of the window to its firing
+    mainspring_schedule_next_fire_timestamp_seconds{tenant,schedule}       of the next SHOWN schedules
+    mainspring_schedule_last_success_timestamp_seconds{tenant,schedule}    of the same schedules
 
-What comes next is read from the store every READ_SECONDS: nobody who asks for numbers waits for it.
+The store is read every READ_SECONDS, so that a scrape does not wait for it.
 """
 
 from __future__ import annotations
@@ -42,28 +42,28 @@ class _Shown(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Timetable(Collector):
-    """Knows what schedules are about to do."""
+    """Collects the metrics of schedules."""
 
     def __init__(self, store: Store, clock: Clock, registry: CollectorRegistry) -> None:
         self._store = store
         self._clock = clock
         self._shown: list[_Shown] = []
         self._lag = Histogram(
-            "mainspring_schedule_fire_lag_seconds", "From when a window was to start to its firing.", buckets=_LAGS,
+            "mainspring_schedule_fire_lag_seconds", "From the start of a window to its firing.", buckets=_LAGS,
             registry=registry,
         )  # fmt: skip
         registry.register(self)
 
     def settled(self, settled: Settled) -> None:
-        """Some schedules were settled because they were due. For `Triggers.on_settled`."""
-        for ruling in settled.rulings:
-            for fire in ruling.fires:
+        """Record the lag of fired windows. For `Triggers.on_settled`."""
+        for decision in settled.decisions:
+            for fire in decision.fires:
                 if fire.outcome is Outcome.RAN and not fire.is_catch_up and not fire.by:
                     due_at = fire.start_at or fire.window_at
                     self._lag.observe(max(0.0, (settled.now - due_at).total_seconds()))
 
     async def run(self) -> None:
-        """Read again and again, until cancelled."""
+        """Read periodically, until cancelled."""
         while True:
             try:
                 await self.read()
@@ -72,7 +72,7 @@ class Timetable(Collector):
             await self._clock.sleep(READ_SECONDS)
 
     async def read(self) -> None:
-        """Look up what comes next."""
+        """Read the next schedules and their last successes."""
         now = await self._store.time()
         shown = []
         for row in await self._store.next_schedules(None, now + _LOOKED_AHEAD, SHOWN):
@@ -89,13 +89,13 @@ class Timetable(Collector):
         self._shown = shown
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """What was read last."""
+        """Return the values last read."""
         labels = ["tenant", "schedule"]
         following = GaugeMetricFamily(
-            "mainspring_schedule_next_fire_timestamp_seconds", "When a schedule fires next.", labels=labels
+            "mainspring_schedule_next_fire_timestamp_seconds", "Next fire of a schedule.", labels=labels
         )
         succeeded = GaugeMetricFamily(
-            "mainspring_schedule_last_success_timestamp_seconds", "When a run of it last succeeded.", labels=labels
+            "mainspring_schedule_last_success_timestamp_seconds", "Last successful run of a schedule.", labels=labels
         )
         for one in self._shown:
             following.add_metric([one.tenant, one.name], one.next_at.timestamp())

@@ -1,11 +1,11 @@
-"""Spans and numbers for OpenTelemetry (the extra `otel`), by the conventions for CI/CD as far as they go.
+"""Exporter for OpenTelemetry (extra `otel`): spans and metrics by the CI/CD conventions.
 
     RUN etl                    from submission to the end                     cicd.pipeline.*
-    ├ queued                   from when it was to start to its first start
+    ├ queued                   from the planned start to the first start
     └ extract                  an attempt, from its start to its end          cicd.pipeline.task.*, cicd.worker.*
 
-Spans are told of when they are over, with the ids of `core/model/trace_ids.py`: a task that got TRACEPARENT is a part
-of it. What an attribute is called is in NAMES and nowhere else, as the conventions still change.
+Spans are exported when they end, with the ids of `core/model/trace_ids.py`, so that spans of a task with TRACEPARENT
+belong to them. Attribute names are in NAMES only, as the conventions still change.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ _FAILED = frozenset({"failure", "timeout", "error"})
 
 
 class Tracer:
-    """Tells a collector, over OTLP and HTTP."""
+    """Exports to a collector, by OTLP over HTTP."""
 
     def __init__(self, endpoint: str, *, server: str, version: str) -> None:
-        """`endpoint` is the collector's address, such as `http://127.0.0.1:4318`."""
+        """`endpoint` is the URL of the collector, such as `http://127.0.0.1:4318`."""
         resource = Resource.create(
             {"service.name": "mainspring", "service.version": version, "service.instance.id": server}
         )
@@ -79,12 +79,12 @@ class Tracer:
         reader = PeriodicExportingMetricReader(OTLPMetricExporter(endpoint=f"{base}/v1/metrics"))
         self._numbers = MeterProvider(resource=resource, metric_readers=[reader])
         meter = self._numbers.get_meter("mainspring", version)
-        self._durations = meter.create_histogram("cicd.pipeline.run.duration", "s", "How long runs take.")
-        self._active = meter.create_up_down_counter("cicd.pipeline.run.active", "{run}", "Runs that are under way.")
+        self._durations = meter.create_histogram("cicd.pipeline.run.duration", "s", "Duration of runs.")
+        self._active = meter.create_up_down_counter("cicd.pipeline.run.active", "{run}", "Active runs.")
         self._errors = meter.create_counter("cicd.pipeline.run.errors", "{error}", "Runs that did not succeed.")
 
     def tell(self, pieces: Sequence[Piece]) -> None:
-        """Make spans of what is over."""
+        """Create spans of ended runs and attempts."""
         for piece in pieces:
             match piece:
                 case RunBegun():
@@ -95,7 +95,7 @@ class Tracer:
                     self._run(piece)
 
     def close(self) -> None:
-        """Send what is left."""
+        """Flush and close."""
         self._spans.shutdown()
         self._numbers.shutdown()
 
@@ -162,21 +162,21 @@ class Tracer:
 
 
 class _GivenIds(IdGenerator):
-    """Gives the next span the ids that it is to have. For one thread."""
+    """Gives the next span predefined ids. For one thread."""
 
     def __init__(self) -> None:
         self._trace = self._span = 0
 
     def give(self, trace: int, span: int) -> None:
-        """The next span has these."""
+        """Set the ids of the next span."""
         self._trace, self._span = trace, span
 
     def generate_span_id(self) -> int:
-        """The span's."""
+        """Return the span id."""
         return self._span
 
     def generate_trace_id(self) -> int:
-        """The trace's."""
+        """Return the trace id."""
         return self._trace
 
 

@@ -1,1 +1,1 @@
-"""What a server follows while it runs: settings, sharing rules, and limits of the cluster."""
+"""Configuration that changes at run time: settings, sharing rules, and cluster-wide limits."""

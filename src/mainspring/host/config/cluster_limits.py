@@ -1,14 +1,13 @@
-"""Gets a leader its part of limits that hold for the whole cluster (PLC-12): shares of groups, allowances of rates.
+"""A leader's part of cluster-wide limits (PLC-12): shares of concurrency groups, grants of rate groups.
 
-    TakeShare      ──> take_share, at once, then each second until it is granted whole  ──> ShareGranted
-    TakeAllowance  ──> take_allowances, those of one turn together                      ──> AllowanceGranted
-    each second    ──> shares of the limits that the shard holds                        ──> ShareWanted, if it has more
-                                                                                            than it should
+    TakeShare      ──> take_share, at once, then every second until granted in full  ──> ShareGranted
+    TakeAllowance  ──> take_allowances, those of one turn together                   ──> AllowanceGranted
+    every second   ──> shares of the limits that the shard holds                     ──> ShareWanted, if it has too much
 
-1. What is granted is durable before the shard hears of it. A grant that is lost on the way is found again: a share in
-   its row, an allowance never, which only ever allows less.
+1. A grant is durable before the shard gets it. A lost share is found again in its row; a lost rate grant is not, which
+   only ever allows less.
 2. While no group limits anything, the store is not asked.
-3. The term's end is for the loop to find: what is fenced here is dropped.
+3. The leader's loop detects the end of the term: `Fenced` is dropped here.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ LOOK_SECONDS = 1.0
 
 
 class LimitsKeeper:
-    """What one leader has of shared limits."""
+    """The shares and rate grants of one leader."""
 
     def __init__(self, store: SharedLimits, clock: Clock, term: Term, inbox: Inbox) -> None:
         self._store = store
@@ -43,25 +42,25 @@ class LimitsKeeper:
         self._term = term
         self._inbox = inbox
         self._shares: dict[str, TakeShare] = {}
-        """By limit: what is wanted, until it is granted whole."""
+        """By limit: share requests that are not granted in full."""
         self._told: dict[str, int] = {}
-        """By limit: how much the shard was told that it has, since it last asked."""
+        """By limit: the grant last reported to the shard since its latest request."""
         self._rates: dict[str, TakeAllowance] = {}
-        """By limit: what is wanted, until it was asked for."""
+        """By limit: rate requests that were not sent yet."""
         self._held: set[str] = set()
-        """Limits of which the shard may have a part."""
+        """Limits of which the shard may hold a share."""
         self._lowering: set[str] = set()
-        """Limits of which the shard was told to come down."""
+        """Limits whose share the shard is to lower."""
         self._something = asyncio.Event()
 
     def loaded(self, rows: Sequence[ShareRow]) -> None:
-        """The shard was loaded with these parts, and has forgotten what it asked for."""
+        """Reset to the shares that the shard was loaded with; its requests are gone."""
         self._held = {row.limit for row in rows}
         self._shares.clear()
         self._rates.clear()
 
     def take(self, effect: TakeShare | TakeAllowance) -> None:
-        """The shard wants some of a limit. Does not wait."""
+        """Take a request of the shard. Does not wait."""
         if isinstance(effect, TakeShare):
             self._shares[effect.limit] = effect
             self._told.pop(effect.limit, None)
@@ -70,7 +69,7 @@ class LimitsKeeper:
         self._something.set()
 
     async def run(self, rules: Callable[[], SharingRules]) -> None:
-        """Get what is wanted, and give way to others, until cancelled. Raises Fenced if the term is over."""
+        """Request shares and rates, and release excess, until cancelled. Raises Fenced if the term has ended."""
         ticking = asyncio.create_task(self._tick())
         looked = self._clock.monotonic()
         try:
@@ -84,7 +83,7 @@ class LimitsKeeper:
                         looked = self._clock.monotonic()
                         await self._give_way(rules())
                 except Unavailable as fault:
-                    # What is still wanted is tried again with the next tick.
+                    # Open requests are retried with the next tick.
                     log.warning("limits.unavailable", shard=self._term.shard, fault=str(fault))
         finally:
             ticking.cancel()
@@ -117,7 +116,7 @@ class LimitsKeeper:
         self._rates = {wish.limit: wanted[wish.limit] for wish in wishes if wish.limit not in granted} | self._rates
 
     async def _take_allowances(self, wishes: Sequence[Wish]) -> list[Allowance]:
-        """What is granted of these wishes, without those whose limit can't be read."""
+        """Return the grants, without those of unreadable limits."""
         try:
             return await self._store.take_allowances(wishes)
         except Broken as fault:
@@ -136,12 +135,12 @@ class LimitsKeeper:
             try:
                 row = await self._store.take_share(self._term, limit, group.most, wanted)
             except Broken as fault:
-                # It stays wanted, and the other limits are granted.
+                # The request stays open, and the other limits are granted.
                 log.warning("limits.unreadable", shard=self._term.shard, limit=limit, fault=str(fault))
                 continue
             self._held.add(limit)
             if self._shares.get(limit) is not effect:
-                continue  # It was forgotten, or asked for anew: what is true then comes with the next answer.
+                continue  # Forgotten or replaced meanwhile: the next answer reports the grant.
             if self._told.get(limit) != row.granted:
                 self._told[limit] = row.granted
                 self._inbox.put(ShareGranted(limit=limit, granted=row.granted, stamp=effect.stamp))
@@ -149,12 +148,12 @@ class LimitsKeeper:
                 self._end_wish(effect)
 
     def _end_wish(self, effect: TakeShare) -> None:
-        """This is not wanted any more, unless the shard has asked anew meanwhile."""
+        """Remove a request, unless the shard has replaced it meanwhile."""
         if self._shares.get(effect.limit) is effect:
             del self._shares[effect.limit]
 
     async def _give_way(self, rules: SharingRules) -> None:
-        """Tell the shard to come down where it has more than it should."""
+        """Tell the shard to lower shares that exceed its target."""
         self._held &= {limit for limit, group in rules.groups.items() if group.per_seconds is None}
         if not self._held:
             return

@@ -1,9 +1,9 @@
-"""What is set while everything runs (OPS-5): built in, under what this server was given, under what somebody changed.
+"""Settings at run time (OPS-5), by precedence: built-in defaults, options of this server, changes in the store.
 
-    core/tuning.SETTINGS   <   --set of this server   <   the table `measures`
+    core/model/settings.py   <   --set of this server   <   the table `measures`
 
-Every server reads the table every LOOK_SECONDS, and whoever changes something there reads it at once: all of them
-follow within 5 s. What a server can't use, because another version wrote it, it leaves as it was, and says so.
+Every server reads the table every LOOK_SECONDS, and the server that makes a change reads it at once: all servers follow
+within 5 s. A server keeps its values and logs a warning if it can't use the table, because another version wrote it.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ LOOK_SECONDS = 2.0
 
 
 class Settings:
-    """What is set on one server."""
+    """The effective settings of one server."""
 
     def __init__(self, store: Measures, clock: Clock, given: Mapping[str, str] | None = None) -> None:
-        """`given` is what `--set` says. Raises Refused."""
+        """`given` has the values of `--set`. Raises Refused."""
         self._store = store
         self._clock = clock
         self._given = dict(given or {})
@@ -43,37 +43,37 @@ class Settings:
         self._values = self._defaults = read_values(self._given)
         self._tuning = tuning_of(self._values)
         self.on_change: Callable[[Tuning], None] = lambda tuning: None
-        """Told of the measures whenever one of them is another."""
+        """Called with the scheduler settings after each change."""
 
     @property
     def tuning(self) -> Tuning:
-        """The measures of the scheduling, as they are now. Asked with each request."""
+        """The current scheduler settings."""
         return self._tuning
 
     @property
     def retention(self) -> Retention:
-        """How long things are kept, as it is now."""
+        """The current retention."""
         return retention_of(self._values)
 
     def value(self, setting: Setting) -> Number:
-        """What a setting is now."""
+        """Return the effective value of a setting."""
         return self._values.get(setting.name, setting.default)
 
     def default(self, setting: Setting) -> Number:
-        """What a setting is on this server if nobody changes it."""
+        """Return the default of a setting on this server."""
         return self._defaults.get(setting.name, setting.default)
 
     def is_given(self, setting: Setting) -> bool:
-        """Whether this server was started with a value for it."""
+        """Return whether this server was started with a value for it."""
         return setting.name in self._defaults
 
     def check(self, name: str, text: str | None) -> None:
-        """Raises Refused if a setting can't be this, or, without a text, what it is by default, beside the others."""
+        """Raise Refused if a value, or the default if it is None, is invalid together with the other settings."""
         changed = {other: value for other, value in self._changed.items() if other != name}
         read_values({**self._given, **changed, **({} if text is None else {name: text})})
 
     async def run(self) -> None:
-        """Follow what is changed, until cancelled."""
+        """Follow changes until cancelled."""
         while True:
             try:
                 await self.refresh()
@@ -82,7 +82,7 @@ class Settings:
             await self._clock.sleep(LOOK_SECONDS)
 
     async def refresh(self) -> dict[str, MeasureRow]:
-        """Read what was changed, and go by it from now on; the rows by name."""
+        """Read the changes and apply them; return the rows by name."""
         rows = {row.name: row for row in await self._store.measures()}
         changed = {name: row.value for name, row in rows.items() if name in SETTINGS}
         if changed != self._changed:

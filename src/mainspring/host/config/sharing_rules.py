@@ -1,9 +1,9 @@
-"""Follows what people have decided about who may use what: pools, policies, quotas, grants, groups, freezes.
+"""Follows the sharing rules: pools, policies, quotas, grants, groups, freezes.
 
-    the store's number  ──each second──>  another one?  ──>  read all of it  ──>  the API's edge, and every leader here
+    version in the store  ──every second──>  changed?  ──>  read all rules  ──>  API, and every leader of this server
 
-Whoever changes a rule on this server reads it at once (`refresh`); other servers follow within LOOK_SECONDS. A new
-leader reads the rules itself, before its first turn.
+A change that is made on this server is read at once (`refresh`); other servers follow within LOOK_SECONDS. A new leader
+reads the rules itself, before its first turn.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LOOK_SECONDS = 1.0
 
 
 class FollowedRules:
-    """The rules, as one server knows them."""
+    """The sharing rules, as one server knows them."""
 
     def __init__(self, store: Rules, clock: Clock) -> None:
         self._store = store
@@ -32,19 +32,19 @@ class FollowedRules:
         self._known: AllRules | None = None
         self._reading = asyncio.Lock()
         self.on_change: Callable[[AllRules], None] = lambda rules: None
-        """Told of the rules whenever one of them is another."""
+        """Called with the rules after each read that found changes."""
 
     @property
     def now(self) -> AllRules:
-        """What was read last; nothing, if nobody has read it yet (`known` reads it then)."""
+        """The rules last read; empty before the first read (`known` reads them then)."""
         return self._known or AllRules()
 
     async def known(self) -> AllRules:
-        """What was read last, but read at least once. Raises Unavailable."""
+        """Return the rules last read; read them if none were. Raises Unavailable."""
         return self._known or await self.refresh()
 
     async def run(self) -> None:
-        """Follow what is changed, until cancelled."""
+        """Follow changes until cancelled."""
         while True:
             try:
                 await self.refresh()
@@ -53,8 +53,8 @@ class FollowedRules:
             await self._clock.sleep(LOOK_SECONDS)
 
     async def refresh(self) -> AllRules:
-        """Read what has changed, and go by it from now on. Raises Unavailable."""
-        async with self._reading:  # What was read first must not be taken last.
+        """Read the changes and apply them. Raises Unavailable."""
+        async with self._reading:  # Reads are serialized, so that an older result never replaces a newer one.
             if self._known is not None and await self._store.rules_version() == self._known.version:
                 return self._known
             before, self._known = self._known, await self._store.rules()

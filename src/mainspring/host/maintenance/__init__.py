@@ -1,1 +1,1 @@
-"""Periodic work on the store: sweeping, sealing the audit log, watching for silent workers."""
+"""Periodic maintenance of the store: pruning and archiving, sealing the audit log, watching for silent workers."""

@@ -1,8 +1,8 @@
-"""Gives the entries of the audit log their places in the chains (SEC-4).
+"""Seals the audit log: adds new entries to their hash chains (SEC-4).
 
-Every server does it, about once a second while there is something; the store lets one do it at a time. Once a minute,
-and at the end, the heads of the chains that grew here are logged: whoever keeps logs elsewhere can tell later whether a
-chain was cut short or written anew (`ms audit verify`).
+Every server does it, about once a second; the store admits one at a time. Once a minute, and at shutdown, the heads of
+the changed chains are logged: with logs kept elsewhere, a truncated or rewritten chain can be detected
+(`ms audit verify`).
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ SEALED_AT_ONCE = 500
 MOST_PARTS = 100
 TELL_SECONDS = 60.0
 MOST_TOLD = 1_000
-"""Chains whose heads are kept in mind to be logged; of more, those that grew last."""
+"""Changed chains whose heads are remembered for the log, the latest ones."""
 TOLD_TOGETHER = 50
 
 
 class Sealer:
-    """One server's part in the sealing."""
+    """Seals the audit log on one server."""
 
     def __init__(self, store: Audit, clock: Clock) -> None:
         self._store = store
@@ -50,7 +50,7 @@ class Sealer:
             self.tell_heads()
 
     async def seal_all(self) -> None:
-        """Seal what there is, in parts; what is left after MOST_PARTS of them waits for the next time."""
+        """Seal all new entries in batches, at most MOST_PARTS per call."""
         for _ in range(MOST_PARTS):
             heads = await self._store.seal_audit(SEALED_AT_ONCE, seal)
             if not heads:
@@ -62,7 +62,7 @@ class Sealer:
                 del self._grown[next(iter(self._grown))]
 
     def tell_heads(self) -> None:
-        """Log where the chains end that grew since the last time."""
+        """Log the heads of the chains that changed since the last call."""
         heads = list(self._grown.values())
         self._grown.clear()
         for first in range(0, len(heads), TOLD_TOGETHER):

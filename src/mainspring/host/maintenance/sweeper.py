@@ -1,9 +1,9 @@
-"""Keeping the store small (OPS-7): finished runs move to history, old days and old rows go. And looking whether a task
-can't be explained (STA-7), or a worker has been silent for long (LIV-1): what is found, the shard is told.
+"""Maintenance passes: archive finished runs, prune old rows and partitions (OPS-7), and report to the shards what needs
+a check: invariants (STA-7) and silent workers (LIV-1).
 
-What is swept, and when, is `Retention` in `core/model/settings.py`. Days are dropped whole; the rest goes in chunks of
-1,000 rows with a pause in between; nothing is ever deleted in one long statement. Runs are moved by the shard's own
-batches: the sweep only names them.
+Retention is set in `core/model/settings.py`. Partitions of a day are dropped; other rows are deleted in chunks of 1,000
+with a pause in between, never in one long statement. Runs are archived by the shard's own batches: the sweeper only
+requests it.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ MOST_CHUNKS = 100
 
 
 class Swept(Sweeps, Liveness, Protocol):
-    """The parts of the store that are swept."""
+    """The parts of the store that the sweeper uses."""
 
 
 class Sweeper:
-    """One host's part in the sweeping. Two hosts that sweep at once do no harm."""
+    """Runs maintenance passes on one host. Passes of several hosts may overlap."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Sweeper:
         retention: Callable[[], Retention] = lambda: USUAL_RETENTION,
         note_ends: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
-        """`retention` is asked anew each time, `note_ends` looks for ends of scheduled runs that nobody has noted."""
+        """`retention` is called for each pass; `note_ends` processes missed ends of scheduled runs."""
         self._store = store
         self._clock = clock
         self._leaders = leaders
@@ -68,7 +68,7 @@ class Sweeper:
             await self._clock.sleep(LOOK_SECONDS)
 
     async def sweep(self) -> None:
-        """Do what is due in this pass. A step that fails does not stop the others; raises its error after them."""
+        """Run the steps that are due in this pass. Errors are raised after all steps."""
         looks, self._looks = self._looks, self._looks + 1
         steps = Steps()
         for leader in self._leaders():
@@ -82,14 +82,14 @@ class Sweeper:
         steps.check()
 
     async def age_runs(self, leader: Leader) -> int:
-        """Name the runs that have stayed their time; the shard moves them. How many there were."""
+        """Ask the shard to archive the runs whose retention has ended; return their number."""
         runs = await self._store.ended_runs(leader.term.shard, self._retention().stay(), RUNS_AT_ONCE)
         if runs:
             leader.inbox.put(RunsAged(run_ids=tuple(runs)))
         return len(runs)
 
     async def name_unheard(self, leader: Leader) -> int:
-        """Tell the shard which workers nobody has noted for long; how many there were."""
+        """Report workers without a recent heartbeat to the shard; return their number."""
         silent, claimant_silent = unheard_after(leader.tuning), claimant_unheard_after(leader.tuning)
         rows = await self._store.unheard(leader.term.shard, silent, UNHEARD_AT_ONCE, claimant_silent)
         for row in rows:
@@ -97,7 +97,7 @@ class Sweeper:
         return len(rows)
 
     async def prune(self) -> list[Pruned]:
-        """Make room for the days to come, and take away what is past its time."""
+        """Create the partitions of the next days, and delete what is past its retention."""
         steps = Steps()
         await steps.attempt(self._store.prepare_days(DAYS_AHEAD))
         taken: list[Pruned] = []

@@ -1,7 +1,7 @@
-"""The second watch over workers (LIV-1): what servers heard is noted in the store, and read there by whoever sweeps.
+"""The second watch over workers (LIV-1): servers record heartbeats in the store, and the sweeper reads them.
 
-The first watch is a timer in the shard's memory. Should that be missing, or should a leader have died with workers that
-never came to the next one, their rows still tell. Whether a worker is given up, the shard decides
+The first watch is a timer in the shard's memory. If that timer is missing, or a leader died and a worker never came to
+the next one, the row of the worker still shows its silence. The shard decides whether a worker is lost
 (`shard/workers/liveness.py`).
 """
 
@@ -24,24 +24,24 @@ UNHEARD_AT_ONCE = 100
 
 
 def unheard_after(tuning: Tuning) -> timedelta:
-    """A row that is so old says that a worker is lost: a note is up to 5 s old when the next is written, and that may
-    take its time."""
+    """Return the age of a row after which its worker counts as silent: heartbeats are recorded every 5 s, and a write
+    may be slow."""
     return timedelta(seconds=tuning.lost_after_seconds + 2 * NOTE_SECONDS)
 
 
 def claimant_unheard_after(tuning: Tuning) -> timedelta:
-    """The same for one that claims its work: a leader that knows it has forgotten it before that."""
+    """The same for a worker that claims its work: its leader has forgotten it before that."""
     return unheard_after(tuning) + timedelta(seconds=2 * tuning.claim_silence_seconds)
 
 
 async def note_heard(store: Liveness, clock: Clock, links: Links, shard: str) -> None:
-    """Note in the store whom a leader has heard of, until cancelled. A note that fails is made up for by the next."""
+    """Record the heartbeats of a leader's workers in the store, until cancelled. A failed write is not retried."""
     while True:
         await clock.sleep(NOTE_SECONDS)
-        heard = links.take_heard()
-        if not heard:
+        workers = links.take_heard()
+        if not workers:
             continue
         try:
-            await store.heard(shard, heard)
+            await store.heard(shard, workers)
         except Unavailable as fault:
-            log.warning("heard.unavailable", shard=shard, workers=len(heard), fault=str(fault))
+            log.warning("heartbeats.unavailable", shard=shard, workers=len(workers), fault=str(fault))

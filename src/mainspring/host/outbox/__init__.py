@@ -1,1 +1,1 @@
-"""Delivery of what is committed to the outside: outbox rows, alerts, webhooks."""
+"""Delivery of committed messages to the outside: outbox rows, alerts, webhooks."""

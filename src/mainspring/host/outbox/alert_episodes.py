@@ -1,12 +1,12 @@
-"""From a row of the outbox to people: keeps the episodes of alerts and sends them on (OBS-6).
+"""Alerts: records their episodes and sends notices to the channels (OBS-6).
 
-    outbox "alert" ──► take ──► an episode begins, counts, or is over ──► outbox "notify", one row for each channel
+    outbox "alert" ──► take ──► open, count or resolve an episode ──► outbox "notify", one row per channel
     outbox "notify" ──► deliver ──► the channel
 
-1. An episode and what is to be sent about it are one transaction: nobody is told twice, and nobody is forgotten.
-2. Each channel has its own rows: one that fails is tried again by the outbox, and holds up no other.
-3. For one channel and key, "it is over" comes behind "it began".
-4. What can't be read, or is for a channel that is gone, is logged and dropped: trying again would not help.
+1. An episode and its notices are one transaction: no notice is lost or sent for the same change twice.
+2. Each channel has its own rows: a failing channel is retried by the outbox, and delays no other.
+3. For one channel and key, "resolved" follows "firing".
+4. Unreadable rows, and rows of a channel that no longer exists, are logged and dropped: a retry would not help.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from mainspring.store.ports.schedules import AlertRow, Alerts
 log = structlog.get_logger()
 
 NOTIFY_KIND = "notify"
-"""Of rows that are to be delivered aside: their receiver waits for channels."""
+"""Outbox kind of notices. Delivered concurrently: the receiver waits for channels."""
 AT_ONCE = 4
-"""Deliveries under way to one channel: a hundred alerts in a second are no reason to storm it."""
+"""Concurrent deliveries to one channel, so that a burst of alerts does not flood it."""
 
 
 class Channel(Protocol):
-    """A way to people."""
+    """A notification channel."""
 
     @property
     def name(self) -> str:
@@ -44,11 +44,11 @@ class Channel(Protocol):
 
     @property
     def wish(self) -> Wish:
-        """What it is to be told."""
+        """The alerts that it gets."""
         ...
 
     async def send(self, delivery: str, notice: Notice) -> None:
-        """Tell them, or raise. The same delivery may come twice: its id goes along."""
+        """Send a notice, or raise. A delivery may be repeated; receivers can deduplicate by its id."""
         ...
 
 
@@ -60,7 +60,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Alerting:
-    """The receivers of alerts, around the channels of this server."""
+    """The outbox receivers of alerts, with the channels of this server."""
 
     def __init__(self, store: Alerts, channels: Sequence[Channel] = (), address: str = "") -> None:
         self._store = store
@@ -69,11 +69,11 @@ class Alerting:
         self._address = address
 
     def receivers(self) -> dict[str, Receiver]:
-        """For the delivery of the outbox."""
+        """Return the receivers by outbox kind."""
         return {OUTBOX_KIND: self.take, NOTIFY_KIND: self.deliver}
 
     async def take(self, row: Outgoing) -> None:
-        """Begin an episode, count it once more, or end it."""
+        """Open an episode, count a repetition, or resolve it."""
         try:
             alert = msgspec.json.decode(row.payload, type=Alert)
         except msgspec.DecodeError as fault:
@@ -93,7 +93,7 @@ class Alerting:
             return
         channel = self._channels.get(delivery.channel)
         if channel is None:
-            log.warning("notice.dropped", id=row.id, channel=delivery.channel, because="there is no such channel here")
+            log.warning("notice.dropped", id=row.id, channel=delivery.channel, because="unknown channel")
             return
         async with self._turns[channel.name]:
             await channel.send(row.id, delivery.notice)
@@ -101,7 +101,7 @@ class Alerting:
 
     async def _open(self, alert: Alert, row_id: str) -> None:
         episode = AlertRow(
-            # Drawn from the row's id: the same row, taken twice, is the same episode.
+            # Derived from the row's id: a row that is taken twice is one episode.
             id=new_id("alert", alert.at, Random(row_id)),
             key=alert.key,
             kind=alert.kind,
@@ -120,7 +120,7 @@ class Alerting:
 
     async def _resolve(self, alert: Alert) -> None:
         def notices(episode: AlertRow) -> list[Outgoing]:
-            # What ended it says more to whoever was told than what began it, said again.
+            # The summary of the end is more useful than the summary of the beginning repeated.
             summary = alert.summary or episode.summary
             over = msgspec.structs.replace(episode, resolved_at=alert.at, summary=summary)
             return self._notices(over, NoticeState.RESOLVED)
@@ -130,7 +130,7 @@ class Alerting:
             log.info("alert.resolved", id=episode.id, kind=episode.kind, tenant=episode.tenant, summary=alert.summary)
 
     def _notices(self, episode: AlertRow, state: NoticeState) -> list[Outgoing]:
-        """A row of the outbox for each channel that wants it."""
+        """Return an outbox row for each subscribed channel."""
         details = msgspec.json.decode(episode.details, type=dict[str, str | int | float | bool | None])
         notice = Notice(
             id=episode.id,

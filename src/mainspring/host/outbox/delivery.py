@@ -1,10 +1,10 @@
-"""Delivery of what must reach anyone but a worker or a waiting caller: at least once, in order for each key.
+"""Outbox delivery: at least once, in order per key.
 
-Any host delivers any row: it takes the oldest of each key for a while, hands it to the receiver of its kind, and marks
-it. What a receiver did not take is tried again later, with longer and longer pauses, and holds back its own key only.
+Any host delivers any row: it leases the oldest row of each key, passes it to the receiver of its kind, and marks it as
+delivered. A failed row is retried with exponential backoff, and delays only its own key.
 
-Rows are handed over one after the other, those of a kind whose receiver takes many at once together. Those of a kind
-whose receiver waits for somebody outside are handed over aside, all at once: no other row waits for them.
+Rows are delivered one after the other; kinds with a group receiver get their rows together. Kinds whose receiver waits
+for another system are delivered concurrently, so that no other row waits for them.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from mainspring.store.ports.store import Outbox
 log = structlog.get_logger()
 
 Receiver = Callable[[Outgoing], Awaitable[None]]
-"""Takes a row, or raises. It sees some rows twice, and knows them by their id."""
+"""Takes a row, or raises. Some rows come twice, with the same id."""
 
 GroupReceiver = Callable[[Sequence[Outgoing]], Awaitable[None]]
-"""The same for many rows, each of another key. If it raises, each is handed over by itself."""
+"""The same for several rows with distinct keys. If it raises, they are delivered one by one."""
 
 AT_ONCE = 200
 LEASE = timedelta(seconds=30)
@@ -34,11 +34,11 @@ LOOK_SECONDS = 1.0
 FIRST_PAUSE = timedelta(seconds=1)
 LONGEST_PAUSE = timedelta(minutes=10)
 LONGEST_ASIDE_SECONDS = 25.0
-"""For one row: less than its lease, so that nobody else has it by then."""
+"""Timeout of one row: less than its lease, so that no other host has taken it by then."""
 
 
 class OutboxDelivery:
-    """One host's part in the delivery."""
+    """Delivers outbox rows on one host."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class OutboxDelivery:
         self._under_way: dict[str, asyncio.Task[bool]] = {}
         self._failures: dict[str, int] = {}
         self._broken: list[Exception] = []
-        """What rows that are delivered aside ended with, though they should end with nothing."""
+        """Unexpected errors of concurrent deliveries."""
 
     async def run(self) -> None:
         """Deliver until cancelled."""
@@ -81,12 +81,12 @@ class OutboxDelivery:
             raise
 
     async def deliver(self) -> int:
-        """Deliver what is due now; how many rows reached their receiver by now."""
-        # What is under way now may be over when the store has answered: its answer knows of it, or does not.
+        """Deliver the rows that are due; return how many were delivered."""
+        # A row in progress now may be done when the store answers; the answer may still contain it.
         under_way = set(self._under_way)
         taken = await self._store.take_outgoing(self._holder, AT_ONCE + len(under_way), LEASE)
         rows = [row for row in taken if row.id not in under_way]
-        aside = [self._set_aside(row) for row in rows if row.kind in self._aside]
+        concurrent = [self._set_aside(row) for row in rows if row.kind in self._aside]
         delivered = await self._hand_over_together(rows)
         for row in rows:
             if row.kind in self._aside or row.id in delivered:
@@ -98,9 +98,9 @@ class OutboxDelivery:
                 await self._postpone(row, fault)
         if delivered:
             await self._mark(delivered)
-        elif aside:
-            await asyncio.wait(aside, timeout=LOOK_SECONDS)
-        return len(delivered) + sum(one.result() for one in aside if one.done() and one.exception() is None)
+        elif concurrent:
+            await asyncio.wait(concurrent, timeout=LOOK_SECONDS)
+        return len(delivered) + sum(one.result() for one in concurrent if one.done() and one.exception() is None)
 
     def _set_aside(self, row: Outgoing) -> asyncio.Task[bool]:
         handing = self._under_way[row.id] = asyncio.create_task(self._deliver_aside(row))
@@ -114,25 +114,25 @@ class OutboxDelivery:
             self._broken.append(error)
 
     async def _deliver_aside(self, row: Outgoing) -> bool:
-        """Deliver one row; whether it reached its receiver."""
+        """Deliver one row; return whether it was delivered."""
         try:
             async with asyncio.timeout(LONGEST_ASIDE_SECONDS):
                 fault = await self._hand_over(row)
         except TimeoutError:
-            fault = f"it took longer than {LONGEST_ASIDE_SECONDS:.0f} s"
+            fault = f"timed out after {LONGEST_ASIDE_SECONDS:.0f} s"
         try:
             if fault is None:
                 await self._mark([row.id])
             else:
                 await self._postpone(row, fault)
         except Unavailable as unavailable:
-            # The row is still ours: the next look takes it again, and its receiver knows it by its id.
+            # The row is still leased to us: the next pass takes it again, and its receiver deduplicates it by its id.
             log.warning("outbox.unavailable", id=row.id, fault=str(unavailable))
             return False
         return fault is None
 
     async def _hand_over_together(self, rows: Sequence[Outgoing]) -> set[str]:
-        """Hand over what goes together; the ids of what was taken. What was not is handed over row by row."""
+        """Deliver rows of kinds with a group receiver; return the ids delivered. The others are delivered singly."""
         taken: set[str] = set()
         for kind, receiver in self._together.items():
             group = [row for row in rows if row.kind == kind]
@@ -140,17 +140,17 @@ class OutboxDelivery:
                 try:
                     await receiver(group)
                     taken.update(row.id for row in group)
-                except Exception as fault:  # noqa: BLE001 - it has an owner, and the others go on without it
+                except Exception as fault:  # noqa: BLE001 - the rows are delivered one by one instead
                     log.warning("outbox.group_failed", kind=kind, rows=len(group), fault=repr(fault))
         return taken
 
     async def _hand_over(self, row: Outgoing) -> str | None:
         receiver = self._receivers.get(row.kind)
         if receiver is None:
-            return f"nobody here receives {row.kind}"
+            return f"no receiver for {row.kind}"
         try:
             await receiver(row)
-        except Exception as fault:  # noqa: BLE001 - the row stays, and the reason is written beside it
+        except Exception as fault:  # noqa: BLE001 - the row stays, with the reason
             log.warning("outbox.failed", id=row.id, kind=row.kind, fault=repr(fault))
             return repr(fault)
         return None
@@ -164,13 +164,13 @@ class OutboxDelivery:
         await self._store.postpone(row.id, self._pause(row.id), fault)
 
     def _pause(self, id: str) -> timedelta:
-        """Twice as long after each failure that this host has seen of the row."""
+        """Return the exponential backoff of a row, by the failures that this host has seen."""
         failures = self._failures[id] = min(self._failures.get(id, 0) + 1, 16)
         return min(FIRST_PAUSE * (1 << (failures - 1)), LONGEST_PAUSE)
 
 
 def _alone(receiver: GroupReceiver) -> Receiver:
-    """A receiver of many, for one row."""
+    """Adapt a group receiver to single rows."""
 
     async def receive(row: Outgoing) -> None:
         await receiver([row])

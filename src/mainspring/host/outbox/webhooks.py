@@ -1,13 +1,14 @@
-"""Webhooks: those outside who are told how runs end.
+"""Webhooks: notify other systems when runs end.
 
-    outbox "run.ended" ──► runs_ended ──► a message for each webhook that wants it, and an outbox row "webhook"
-    outbox "webhook"   ──► send ──► a signed POST; what was answered is noted with the message
+    outbox "run.ended" ──► runs_ended ──► a delivery for each subscribed webhook, and an outbox row "webhook"
+    outbox "webhook"   ──► send ──► a signed POST; the response is recorded with the delivery
 
-1. A message and the row that sends it are one transaction, and have an id made of webhook, run and generation: an end
-   that is told twice here is one message.
-2. What is not taken is tried again by the outbox, later and later, TRIES times in all; then it is given up, and can be
-   sent again by hand. A receiver that fails holds up nobody else's messages, nor those of other runs.
-3. A run is told of if its tenant had a webhook when it was made (`WebhookBook.wants_any`), as every run of a schedule.
+1. A delivery and its outbox row are one transaction, with an id made of webhook, run and generation: an end that
+   arrives twice is one delivery.
+2. A failed delivery is retried by the outbox with backoff, up to TRIES attempts; after that it can be resent manually.
+   A failing receiver delays neither other webhooks nor deliveries of other runs.
+3. The end of a run is published if its tenant had a webhook when the run was created (`WebhookBook.wants_any`), or if
+   it is a run of a schedule.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ from mainspring.store.ports.store import Store
 log = structlog.get_logger()
 
 Post = Callable[[WebhookRow, str, bytes], Awaitable[int]]
-"""Sends the body of a message with this id to a webhook; the status of the answer. Raises Unavailable or Refused."""
+"""Sends the body of a delivery with this id to a webhook; returns the HTTP status. Raises Unavailable or Refused."""
 
 WEBHOOK_KIND = "webhook"
-"""Of rows that are to be delivered aside: their receiver waits for somebody outside."""
+"""Outbox kind of deliveries. Delivered concurrently: the receiver waits for another system."""
 TRIES = 15
-"""With the outbox's pauses: over about an hour."""
+"""With the backoff of the outbox: over about an hour."""
 MOST_OF_TENANT = 100
 AT_ONCE = 4
 KNOWN_SECONDS = 5.0
@@ -48,7 +49,7 @@ _FAILED = (TaskState.FAILED, TaskState.TIMED_OUT)
 
 
 class _RunEnded(msgspec.Struct, frozen=True, kw_only=True):
-    """What a shard says of a run that is over (`shard/turn.py`)."""
+    """The message of a shard that a run ended (`shard/turn.py`)."""
 
     run: str
     tenant: str
@@ -65,7 +66,7 @@ _TO_SEND = msgspec.json.Decoder(_ToSend)
 
 
 class WebhookBook:
-    """The webhooks of each tenant, asked for again after KNOWN_SECONDS."""
+    """Cache of the webhooks of each tenant, for KNOWN_SECONDS."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
@@ -73,7 +74,7 @@ class WebhookBook:
         self._known: OrderedDict[str, tuple[float, list[WebhookRow]]] = OrderedDict()
 
     async def of(self, tenant: str) -> list[WebhookRow]:
-        """Those that are enabled."""
+        """Return the enabled webhooks of a tenant."""
         until, rows = self._known.get(tenant, (0.0, []))
         now = self._clock.monotonic()
         if now < until:
@@ -85,16 +86,16 @@ class WebhookBook:
         return rows
 
     async def wants_any(self, tenant: str) -> bool:
-        """Whether somebody wants to hear of this tenant's runs."""
+        """Return whether a tenant has an enabled webhook."""
         return bool(await self.of(tenant))
 
     def forget(self, tenant: str) -> None:
-        """They were changed here."""
+        """Drop a tenant from the cache after a change on this server."""
         self._known.pop(tenant, None)
 
 
 class Webhooks:
-    """The receivers of what is to be told."""
+    """The outbox receivers of webhooks."""
 
     def __init__(self, store: Store, clock: Clock, post: Post) -> None:
         self.book = WebhookBook(store, clock)
@@ -103,11 +104,11 @@ class Webhooks:
         self._turns: dict[str, asyncio.Semaphore] = {}
 
     def receivers(self) -> Mapping[str, Receiver]:
-        """By the kinds that they take."""
+        """Return the receivers by outbox kind."""
         return {WEBHOOK_KIND: self.send}
 
     def after(self, first: GroupReceiver) -> GroupReceiver:
-        """Takes ends of runs after another receiver has, which may see them twice."""
+        """Return a receiver that runs after another one, which may see rows twice."""
 
         async def receive(rows: Sequence[Outgoing]) -> None:
             await first(rows)
@@ -116,7 +117,7 @@ class Webhooks:
         return receive
 
     async def runs_ended(self, rows: Sequence[Outgoing]) -> None:
-        """Runs are over: make a message for each webhook that wants it."""
+        """Create a delivery for each webhook that is subscribed to an ended run."""
         deliveries = []
         for row in rows:
             said = _RUN_ENDED.decode(row.payload)
@@ -127,13 +128,14 @@ class Webhooks:
             await self._store.add_deliveries(deliveries, [outgoing(one, one.created_at) for one in deliveries])
 
     async def send(self, row: Outgoing) -> None:
-        """Send a message. Raises if it is to be tried again."""
+        """Send a delivery. Raises if it is to be retried."""
         delivery = await self._store.find_delivery(_TO_SEND.decode(row.payload).delivery)
         if delivery is None:
             return
         webhook = await self._store.find_webhook(delivery.webhook_id)
         if webhook is None or not webhook.enabled:
-            await self._store.note_delivery(delivery.id, state="failed", status=None, fault="the webhook is off")
+            fault = "webhook disabled or deleted"
+            await self._store.note_delivery(delivery.id, state="failed", status=None, fault=fault)
             return
         turns = self._turns.setdefault(webhook.id, asyncio.Semaphore(AT_ONCE))
         try:
@@ -145,13 +147,13 @@ class Webhooks:
             await self._failed(delivery, str(fault), None)
         else:
             if not 200 <= status < 300:
-                await self._failed(delivery, f"it answered {status}", status)
+                await self._failed(delivery, f"HTTP {status}", status)
                 return
             await self._store.note_delivery(delivery.id, state="delivered", status=status, fault="")
             log.info("webhook.delivered", webhook=webhook.id, delivery=delivery.id, subject=delivery.subject)
 
     async def _failed(self, delivery: DeliveryRow, fault: str, status: int | None, *, hopeless: bool = False) -> None:
-        """Note it. Raises Unavailable, so that it is tried again later, unless there is no hope."""
+        """Record a failure. Raises Unavailable, so that it is retried, unless it is permanent."""
         given_up = hopeless or delivery.tries + 1 >= TRIES
         state = "failed" if given_up else "waiting"
         await self._store.note_delivery(delivery.id, state=state, status=status, fault=fault)
@@ -162,7 +164,7 @@ class Webhooks:
     async def _messages(self, said: _RunEnded, webhooks: Sequence[WebhookRow], at: datetime) -> list[DeliveryRow]:
         found = await self._store.find_run(said.run)
         if found is None or found.run.generation != said.generation or found.run.state is not said.state:
-            return []  # It was started again since, or a store that went back a moment has forgotten it.
+            return []  # The run was retried since, or a database failover lost it.
         wanted = [
             webhook
             for webhook in webhooks
@@ -183,7 +185,7 @@ class Webhooks:
 
 
 def new_delivery(webhook: WebhookRow, event: CloudEvent, at: datetime) -> DeliveryRow:
-    """A message that has not been sent yet."""
+    """Create a delivery that has not been sent yet."""
     return DeliveryRow(
         id=event.id, webhook_id=webhook.id, tenant=webhook.tenant, type=event.type, subject=event.subject,
         body=msgspec.json.encode(event).decode(), created_at=at, state="waiting", tries=0, status=None, fault="",
@@ -192,7 +194,7 @@ def new_delivery(webhook: WebhookRow, event: CloudEvent, at: datetime) -> Delive
 
 
 def outgoing(delivery: DeliveryRow, at: datetime, again: str = "") -> Outgoing:
-    """The row of the outbox that sends a message; `again` tells it from the one that sent it before."""
+    """Create the outbox row of a delivery; `again` distinguishes a resend from the first one."""
     return Outgoing(
         id=f"{delivery.id}{again}", key=f"{WEBHOOK_KIND}:{delivery.webhook_id}:{delivery.subject}", kind=WEBHOOK_KIND,
         payload=msgspec.json.encode({"delivery": delivery.id}).decode(), created_at=at,

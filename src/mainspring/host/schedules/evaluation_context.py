@@ -1,4 +1,4 @@
-"""What settlings of schedules need from a server: new ids, what is known of jobs, and what they must pass."""
+"""What the evaluation of schedules needs from a server: new ids, job sizes, and admission."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mainspring.protocol.ids import entropy, new_id
 
 _SIZES_KEPT = 10_000
 _OPEN = Tuning(p0_needs_grant=0)
-"""Where nobody gives grants, nobody needs one."""
+"""Without rules, P0 needs no grant."""
 
 
 def make_context(
@@ -27,7 +27,7 @@ def make_context(
     rules: Callable[[], AllRules] = AllRules,
     tuning: Callable[[], Tuning] = lambda: _OPEN,
 ) -> Context:
-    """New ids, how large a job is, which is read once for each, and where it may run by the rules as they are then."""
+    """Create an evaluation context: new ids, cached job sizes, and admission by the current rules."""
     random = Random(entropy())
     sizes: OrderedDict[str, tuple[int, JobNeeds]] = OrderedDict()
 

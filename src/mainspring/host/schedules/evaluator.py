@@ -1,8 +1,7 @@
-"""Settling so that one schedule that breaks costs only itself.
+"""Evaluates schedules so that a broken schedule affects only itself.
 
-A schedule about which nothing can be decided, or whose ruling the store refuses, is set aside: paused, with the reason,
-and an alert, so that nobody falls over it again. Which one the store refuses is not known: then the schedules that were
-taken together are settled one by one.
+A schedule whose rule raises, or whose decision the store rejects, is paused with the reason, and an alert is raised. If
+the store rejects a batch, the schedule at fault is unknown: the schedules of the batch are evaluated one by one.
 """
 
 from __future__ import annotations
@@ -21,40 +20,43 @@ from mainspring.store.ports.schedules import Schedules, Settled
 log = structlog.get_logger()
 
 Rule = Callable[[Docket, Context], Sequence[Ruling]]
-"""What follows, by the rules of `core/settling*.py`."""
+"""Decides by the rules of `core/schedules`."""
 Fallback = Callable[[Docket, str], Sequence[Ruling]]
-"""What follows for a schedule that breaks, and why it does."""
+"""Decides for a broken schedule, given the error."""
 
 
 class Settler:
-    """Settles schedules by rules that may fail."""
+    """Evaluates schedules by rules that may fail."""
 
     def __init__(self, store: Schedules, context: Context) -> None:
         self._store = store
         self._context = context
         self.on_ruled: Callable[[Sequence[str]], None] | None = None
-        """Told the ids of schedules about which something was decided, once it is written."""
+        """Called with the ids of schedules after their decisions are written."""
 
     async def settle(
         self, ids: Sequence[str], rule: Rule, fallback: Fallback = evaluation.set_aside, *, is_news: bool = False
     ) -> Sequence[Ruling]:
-        """Settle these schedules; what followed for each, or nothing if they had to be taken one by one.
+        """Evaluate these schedules; return the decisions, or nothing if they had to be evaluated one by one.
 
-        `is_news`: the rule goes by rows that were read before. If the store went back meanwhile and they are others by
-        now, that is nobody's fault: raises Unavailable, and whoever brings the news reads them again.
+        `is_news`: the rule depends on rows that were read before. If a database failover has changed them since, it
+        raises Unavailable, and the caller reads them again.
         """
         if not ids:
             return []
         settled = await self.settle_some(
             lambda decide: self._store.settle(ids, decide), rule, fallback, is_news=is_news
         )  # fmt: skip
-        return [] if settled is None else settled.rulings
+        return [] if settled is None else settled.decisions
 
     async def settle_some(
         self, take: Callable[[Decide], Awaitable[Settled]], rule: Rule, fallback: Fallback = evaluation.set_aside,
         *, is_news: bool = False,
     ) -> Settled | None:  # fmt: skip
-        """Settle those that the store takes; None if they had to be taken one by one. Raises Unavailable."""
+        """Evaluate the schedules that the store selects; None if they had to be evaluated one by one.
+
+        Raises Unavailable.
+        """
         taken: list[str] = []
         decide = guard(rule, self._context, fallback)
 
@@ -71,7 +73,7 @@ class Settler:
                 raise
             log.warning("schedules.refused", schedules=len(taken), fault=repr(fault))
         else:
-            self._tell([ruling.schedule.id for ruling in settled.rulings])
+            self._tell([decision.schedule.id for decision in settled.decisions])
             return settled
         for schedule in taken:
             await self._settle_alone(schedule, decide, fallback, is_news=is_news)
@@ -96,17 +98,17 @@ class Settler:
 
 
 def guard(rule: Rule, context: Context, fallback: Fallback = evaluation.set_aside) -> Decide:
-    """The rule, applied to each schedule by itself: one that breaks is set aside."""
+    """Apply a rule to each schedule separately; the fallback decides for a broken one."""
 
     def decide(docket: Docket) -> Sequence[Ruling]:
-        rulings: list[Ruling] = []
+        decisions: list[Ruling] = []
         for case in docket.cases:
             alone = replace(docket, cases=(case,))
             try:
-                rulings += rule(alone, context)
-            except Exception as fault:  # noqa: BLE001 - whatever it is, it is this schedule's, and its owner is told
+                decisions += rule(alone, context)
+            except Exception as fault:  # noqa: BLE001 - any fault belongs to this schedule, and raises an alert
                 log.warning("schedule.set_aside", schedule=case.schedule.id, fault=repr(fault))
-                rulings += fallback(alone, repr(fault))
-        return rulings
+                decisions += fallback(alone, repr(fault))
+        return decisions
 
     return decide

@@ -1,14 +1,13 @@
-"""What people do to schedules, each act one settling: whatever it changes becomes true together (TRG-7, TRG-9, TRG-11).
+"""Actions on schedules; each is one evaluation, so that all its changes are atomic (TRG-7, TRG-9, TRG-11).
 
     create, change, pause, resume, delete     the schedule itself
-    trigger, backfill                         its windows, by somebody's wish
-    receive_events                            what came from outside
-    upcoming                                  what is to come, across all schedules
+    trigger, backfill                         its windows, on request
+    receive_events                            events from outside
+    upcoming                                  the next windows of all schedules
 
-Each raises Refused with every fault, NotFound if there is no such schedule, Conflict if things are such that it can't
-be done, and Unavailable if the store can't be reached. Whether somebody may do it has been asked before. `audit` is
-what the audit log says of an act, and is written with it. What is asked for under a `key` a second time is answered as
-it was the first time.
+Each raises Refused with every fault, NotFound for an unknown schedule, Conflict if the state does not permit the
+action, and Unavailable if the store can't be reached. Callers check permissions first. `audit` is the audit entry,
+written with the action. A request that is repeated with the same idempotency `key` gets the first answer again.
 """
 
 from __future__ import annotations
@@ -56,50 +55,50 @@ class Scheduled(Schedules, Events, Protocol):
         ...
 
     async def find_job(self, tenant: str, name: str, version: int | None = None) -> JobRow | None:
-        """A version of a job, the latest if none is named."""
+        """Return a version of a job, by default the latest."""
         ...
 
 
 class SpecWish(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody wants a schedule that is not there yet."""
+    """Request to create a schedule."""
 
     spec: ScheduleSpec
     since: datetime | None = None
-    """Its windows after this instant have been missed, and are handled as its definition says of such."""
+    """Windows after this time count as missed, and are handled by the catch-up policy."""
     paused: bool = False
-    """It waits to be resumed from the beginning on."""
+    """Whether it is created paused."""
     audit: AuditEntry | None = None
-    """What the audit log says of it; its object is filled in: the new id."""
+    """Its audit entry; `object` is set to the new id."""
     pool: str | None = None
-    """Where its runs go; None: where this server sends them."""
+    """The pool of its runs; None: the default pool of this server."""
 
 
 class Upcoming(msgspec.Struct, frozen=True, kw_only=True):
-    """A window that is to come."""
+    """A future window."""
 
     window_at: datetime
     schedule: ScheduleRow
 
 
 class Triggered(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that somebody asked for."""
+    """A run that was triggered manually."""
 
     fire: FireRow
     is_replay: bool = False
-    """It was made before, under the same key."""
+    """Whether it was created by an earlier request with the same key."""
 
 
 class Backfilled(msgspec.Struct, frozen=True, kw_only=True):
-    """Past windows that somebody asked for."""
+    """A backfill of past windows."""
 
     row: BackfillRow
     planned: Backfill
     is_replay: bool = False
-    """They were asked for before, under the same key."""
+    """Whether it was created by an earlier request with the same key."""
 
 
 class ScheduleBook:
-    """All that can be done to schedules."""
+    """All actions on schedules."""
 
     def __init__(self, store: Scheduled, *, pool: str, limits: Limits | None = None, context: Context | None = None):
         self._store = store
@@ -109,10 +108,10 @@ class ScheduleBook:
         self._random = Random(entropy())
         self._on_change: Callable[[], None] = lambda: None
         self.on_ruled: Callable[[Sequence[str]], None] | None = None
-        """Told the ids of schedules that were made or about which something was decided, once it is written."""
+        """Called with the ids of schedules that were created or changed, after the write."""
 
     def follow(self, context: Context, on_change: Callable[[], None]) -> None:
-        """Settle as the triggers of this server do, and tell them when something may be due earlier than it was."""
+        """Share the context of this server's trigger loop, and wake it when a schedule may be due earlier."""
         self._context = context
         self._on_change = on_change
 
@@ -126,9 +125,9 @@ class ScheduleBook:
         since: datetime | None = None,
         audit: AuditEntry | None = None,
     ) -> ScheduleRow:
-        """Keep a new schedule; its first window is the next. Raises Conflict if its tenant has one of that name.
+        """Create a schedule; its first window is the next one. Raises Conflict if the name is taken in its tenant.
 
-        With `since` its windows after that instant have been missed. The object of `audit` is filled in: the new id.
+        With `since`, windows after that time count as missed. `audit.object` is set to the new id.
         """
         now = await self._store.time()
         start = now if since is None else acts.check_since(since, now)
@@ -140,7 +139,7 @@ class ScheduleBook:
         return new.row
 
     async def create_all(self, tenant: str, wishes: Sequence[SpecWish], *, by: str, why: str = "") -> list[ScheduleRow]:
-        """Keep new schedules, all of them or none. They have been checked, and their jobs are there."""
+        """Create schedules, all or none. They are validated already, and their jobs exist."""
         now = await self._store.time()
         new = [self._new(tenant, wish, by, why, now) for wish in wishes]
         await self._store.insert_schedules(new)
@@ -149,7 +148,7 @@ class ScheduleBook:
         return [one.row for one in new]
 
     async def find(self, tenant: str | None, reference: str) -> ScheduleRow:
-        """A schedule by its id, or by its name in a tenant. Raises NotFound, also for one that is deleted."""
+        """Return a schedule by id, or by name in a tenant. Raises NotFound, also for a deleted one."""
         row = await self._store.find_schedule(tenant, reference)
         if row is None or row.deleted_at is not None:
             raise NotFound(f"there is no schedule {reference[:200]!a}")
@@ -165,41 +164,41 @@ class ScheduleBook:
         version: int | None = None,
         audit: AuditEntry | None = None,
     ) -> ScheduleRow:
-        """Give a schedule another definition; the same one again changes nothing.
+        """Replace the definition of a schedule; an equal one changes nothing.
 
-        No window from before is fired for it. Raises Outdated if `version` is given and is not the one it has.
+        Past windows are not fired for it. Raises Outdated if `version` is given and is not the current one.
         """
         row = await self.find(None, id)
         if msgspec.json.encode(spec).decode() != row.spec:
             await self._check(row.tenant, spec, await self._store.time(), row.pool)
-        ruling = await self._settle(
+        decision = await self._settle(
             id, lambda docket: acts.change(docket, self._context, spec, by=by, why=why, version=version), audit
         )
         self._on_change()
-        return ruling.schedule
+        return decision.schedule
 
     async def pause(self, id: str, *, by: str, why: str = "", audit: AuditEntry | None = None) -> ScheduleRow:
-        """Plan nothing more, and start nothing that waits, until `resume`. What runs goes on."""
-        ruling = await self._settle(id, lambda docket: acts.pause(docket, self._context, by=by, why=why), audit)
-        return ruling.schedule
+        """Pause a schedule until `resume`: no new windows, no start of waiting ones. Active runs continue."""
+        decision = await self._settle(id, lambda docket: acts.pause(docket, self._context, by=by, why=why), audit)
+        return decision.schedule
 
     async def resume(self, id: str, *, by: str, why: str = "", audit: AuditEntry | None = None) -> ScheduleRow:
-        """Go on after a pause, or after too many failures. What was due meanwhile is not made up for.
+        """Resume a schedule after a pause, or after too many failures. Windows in between are skipped.
 
-        Raises Conflict if its own definition disables it.
+        Raises Conflict if its definition disables it.
         """
-        ruling = await self._settle(id, lambda docket: acts.resume(docket, self._context, by=by, why=why), audit)
+        decision = await self._settle(id, lambda docket: acts.resume(docket, self._context, by=by, why=why), audit)
         self._on_change()
-        return ruling.schedule
+        return decision.schedule
 
     async def delete(
         self, id: str, *, by: str, why: str = "", version: int | None = None, audit: AuditEntry | None = None
     ) -> ScheduleRow:
-        """Take a schedule out of use. What it did stays to be read; what runs goes on. Raises Outdated as `change`."""
-        ruling = await self._settle(
+        """Delete a schedule. Its history stays readable; active runs continue. Raises Outdated like `change`."""
+        decision = await self._settle(
             id, lambda docket: acts.delete(docket, self._context, by=by, why=why, version=version), audit
         )
-        return ruling.schedule
+        return decision.schedule
 
     async def trigger(
         self,
@@ -212,9 +211,9 @@ class ScheduleBook:
         audit: AuditEntry | None = None,
         key: IdempotencyKey | None = None,
     ) -> Triggered:
-        """Run it now, or for a past window (again); whatever else goes on, and also if it is paused or disabled.
+        """Run a schedule now, or for a past window (again), even if other runs are active or it is paused or disabled.
 
-        `params` is a JSON object, over the parameters of the schedule. The fire that comes back has the run's id.
+        `params` is a JSON object that overrides parameters of the schedule. The returned fire has the run's id.
         """
         if window_at is not None:
             window_at = acts.check_window(window_at)
@@ -226,13 +225,13 @@ class ScheduleBook:
             settled = await self._try(id, decide, audit, key)
             if settled.made_before:
                 return await self._triggered_before(settled.made_before[-1])
-            for ruling in settled.rulings:
-                fire = next(fire for fire in reversed(ruling.fires) if fire.run_id == ruling.runs[-1].id)
+            for decision in settled.decisions:
+                fire = next(fire for fire in reversed(decision.fires) if fire.run_id == decision.runs[-1].id)
                 return Triggered(fire=fire)
         raise _busy()
 
     async def plan_backfill(self, id: str, wish: BackfillWish) -> Backfill:
-        """What a backfill would do: a dry run."""
+        """Return what a backfill would do: a dry run."""
         acts.check_backfill(wish)
         row = await self.find(None, id)
         past = await self._past(id, wish.since, wish.before)
@@ -251,29 +250,29 @@ class ScheduleBook:
             settled = await self._try(id, act.decide, audit, key)
             if settled.made_before:
                 return await self._backfilled_before(row, wish, settled.made_before[-1])
-            for ruling in settled.rulings:
+            for decision in settled.decisions:
                 if act.planned is not None:
-                    return Backfilled(row=ruling.backfills[0], planned=act.planned)
+                    return Backfilled(row=decision.backfills[0], planned=act.planned)
         raise _busy()
 
     async def receive_events(
         self, tenant: str, events: Sequence[EventRow], audit: AuditEntry | None = None
     ) -> list[bool]:
-        """Take in events, and fire what waits for them; for each whether it was new (TRG-7)."""
+        """Record events and fire the schedules that wait for them; return for each event whether it was new (TRG-7)."""
         decide = guard(receive, self._context)
         ruled: list[str] = []
 
         def note(docket: Docket) -> Sequence[Ruling]:
-            rulings = decide(docket)
-            ruled[:] = [ruling.schedule.id for ruling in rulings]
-            return rulings
+            decisions = decide(docket)
+            ruled[:] = [decision.schedule.id for decision in decisions]
+            return decisions
 
         fresh = await self._store.receive_events(tenant, events, note, audit)
         self._tell(ruled)
         return fresh
 
     async def upcoming(self, tenant: str | None, until: datetime, limit: int) -> list[Upcoming]:
-        """The next windows of all schedules, or of a tenant's, before `until`, soonest first."""
+        """Return the next windows before `until`, of all schedules or of a tenant, soonest first."""
         limit = min(limit, MOST_UPCOMING)
         rows = await self._store.next_schedules(tenant, until, limit)
         merged = heapq.merge(*(_windows(row, until, limit) for row in rows), key=lambda one: one.window_at)
@@ -296,7 +295,7 @@ class ScheduleBook:
         return NewSchedule(row=row, change=change, audit=audit)
 
     async def _check(self, tenant: str, spec: ScheduleSpec, now: datetime, pool: str) -> str:
-        """Where the runs of a definition go, if they would go to `pool`. Raises Refused if it can't be used."""
+        """Validate a definition and return the pool of its runs. Raises Refused."""
         faults = check_schedule(spec, now, self._limits)
         job = None if faults else await self._store.find_job(tenant, spec.job)
         if job is not None:
@@ -311,18 +310,18 @@ class ScheduleBook:
 
     async def _settle(self, id: str, decide: Decide, audit: AuditEntry | None) -> Ruling:
         settled = await self._try(id, decide, audit)
-        if not settled.rulings:
-            raise Broken(f"nothing was ruled about {id}")
-        return settled.rulings[0]
+        if not settled.decisions:
+            raise Broken(f"no decision about {id}")
+        return settled.decisions[0]
 
     async def _try(
         self, id: str, decide: Decide, audit: AuditEntry | None, key: IdempotencyKey | None = None
     ) -> Settled:
-        """Settle one schedule; no ruling: it moved since it was read. Raises NotFound if it is not there any more."""
+        """Evaluate one schedule; no decision means that it changed since it was read. Raises NotFound."""
         settled = await self._store.settle([id], decide, audit, key)
         if not settled.schedules:
             raise NotFound(f"there is no schedule {id[:200]!a}")
-        self._tell([ruling.schedule.id for ruling in settled.rulings])
+        self._tell([decision.schedule.id for decision in settled.decisions])
         return settled
 
     def _tell(self, schedules: Sequence[str]) -> None:
@@ -332,14 +331,14 @@ class ScheduleBook:
     async def _triggered_before(self, run_id: str) -> Triggered:
         for fire in await self._store.fires_of_runs([run_id]):
             return Triggered(fire=fire, is_replay=True)
-        raise Conflict(f"the run {run_id} was made under this key, long ago")
+        raise Conflict(f"this idempotency key belongs to the old run {run_id}")
 
     async def _backfilled_before(self, row: ScheduleRow, wish: BackfillWish, backfill_id: str) -> Backfilled:
-        """What a backfill was answered when it was asked for first: planned once more, with what was known then."""
+        """Rebuild the first answer to a backfill request: plan it again with the fires known at that time."""
         kept = await self._store.backfills(row.id, _MOST_PAST_BACKFILLS)
         first = next((one for one in kept if one.id == backfill_id), None)
         if first is None:
-            raise Conflict(f"the backfill {backfill_id} was asked for under this key, long ago")
+            raise Conflict(f"this idempotency key belongs to the old backfill {backfill_id}")
         past = [
             fire
             for fire in await self._past(row.id, wish.since, wish.before)
@@ -353,13 +352,13 @@ class ScheduleBook:
         fires = await self._store.fires(wanted, _MOST_PAST_FIRES)
         if len(fires) >= _MOST_PAST_FIRES:
             raise Refused(
-                "the range is too long", [Fault(where="since", why="too much is recorded since: ask for less")]
+                "the range is too long", [Fault(where="since", why="too many fires in the range; choose a shorter one")]
             )
         return fires
 
 
 class _BackfillAct:
-    """A backfill under way: the latest that was decided is what came true."""
+    """A backfill in progress: keeps the plan of the latest decision."""
 
     def __init__(self, context: Context, wish: BackfillWish, past: Sequence[FireRow], read: acts.Mark, id: str) -> None:
         self._context = context
@@ -370,11 +369,11 @@ class _BackfillAct:
         self.planned: Backfill | None = None
 
     def decide(self, docket: Docket) -> Sequence[Ruling]:
-        """What follows."""
-        rulings, self.planned = acts.backfill(
+        """Decide, and keep the plan."""
+        decisions, self.planned = acts.backfill(
             docket, self._context, self._wish, self._past, id=self._id, read=self._read
         )
-        return rulings
+        return decisions
 
 
 def _windows(row: ScheduleRow, until: datetime, limit: int) -> list[Upcoming]:
@@ -383,4 +382,4 @@ def _windows(row: ScheduleRow, until: datetime, limit: int) -> list[Upcoming]:
 
 
 def _busy() -> Conflict:
-    return Conflict("the schedule changes all the time: try again")
+    return Conflict("the schedule keeps changing; retry")

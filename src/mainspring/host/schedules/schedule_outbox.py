@@ -1,11 +1,10 @@
-"""What the outbox brings to schedules, and what schedules want of leaders.
+"""Outbox receivers of schedules.
 
-    run.ended     runs are over: noted on their fires, then what waits for them is decided, here and in other schedules
-    run.cancel    a run has to make room for the next: its leader is asked
-    file.look     a window depends on a file: a worker of the pool looks, and the window is decided
+    run.ended     record the ends of runs on their fires, then evaluate the schedules that wait for them
+    run.cancel    cancel a run that is to be replaced by the next: a request to its leader
+    file.look     probe a file that a window depends on through a worker of the pool, then evaluate the window
 
-Each may come twice, and does no harm the second time: what is noted is noted, and an answer to a question that nobody
-asks any more is dropped.
+All are idempotent: a recorded end stays recorded, and an outdated file probe is dropped.
 """
 
 from __future__ import annotations
@@ -35,16 +34,16 @@ log = structlog.get_logger()
 
 RUN_ENDED = "run.ended"
 ASIDE = frozenset({CANCEL_RUN, LOOK_FOR_FILE})
-"""Kinds whose receivers wait for somebody else."""
+"""Kinds whose receivers wait for leaders or workers; they are delivered concurrently."""
 UNNOTED_AFTER = timedelta(minutes=2)
-"""By then the outbox has brought the end of a run, or it never will."""
+"""After this time, an end that the outbox has not delivered counts as lost."""
 AT_ONCE = 200
 _MOST_GENERATIONS = 1_000
 _INSTANT = timedelta(microseconds=1)
 
 
 class _RunEnded(msgspec.Struct, frozen=True, kw_only=True):
-    """What a shard says of a run that is over (`shard/turn.py`)."""
+    """The message of a shard that a run ended (`shard/turn.py`)."""
 
     run: str
     state: RunState
@@ -54,15 +53,15 @@ _RUN_ENDED = msgspec.json.Decoder(_RunEnded)
 
 
 class Noted(Schedules, Protocol):
-    """The parts of the store that this needs."""
+    """The parts of the store that these receivers use."""
 
     async def find_run(self, run_id: str) -> ListedRun | None:
-        """A run, wherever it is."""
+        """Return a run, active or in history."""
         ...
 
 
 class FireNews:
-    """Receives what concerns schedules."""
+    """The outbox receivers of schedules."""
 
     def __init__(self, store: Noted, settler: Settler, reach: Callable[[], Reach]) -> None:
         self._store = store
@@ -70,20 +69,20 @@ class FireNews:
         self._reach = reach
 
     def receivers(self) -> Mapping[str, Receiver]:
-        """By the kinds that they take."""
+        """Return the receivers by outbox kind."""
         return {CANCEL_RUN: self.cancel_run, LOOK_FOR_FILE: self.look_for_file}
 
     def receivers_together(self) -> Mapping[str, GroupReceiver]:
-        """By the kinds that they take, many rows at once."""
+        """Return the group receivers by outbox kind."""
         return {RUN_ENDED: self.runs_ended}
 
     async def runs_ended(self, rows: Sequence[Outgoing]) -> None:
-        """Runs are over; what follows for the schedules that made them, if any did."""
+        """Record the ends of runs, and evaluate the schedules that created them."""
         said = [(_RUN_ENDED.decode(row.payload), row.created_at) for row in rows]
         await self._note([EndedRun(run_id=one.run, state=one.state, ended_at=at) for one, at in said])
 
     async def catch_up(self, now: datetime) -> int:
-        """Note ends that nobody has noted: a store that went back a moment has forgotten them. How many there were."""
+        """Record missed ends, which a database failover may have lost; return their number."""
         ended = await self._store.unnoted_ends(now - UNNOTED_AFTER, AT_ONCE)
         if ended:
             log.warning("schedules.unnoted_ends", runs=len(ended))
@@ -95,7 +94,7 @@ class FireNews:
         return len(ended)
 
     async def _note_readable(self, ended: EndedRun) -> None:
-        """Note one end, unless its fire can't be read: then it stays as it is, and the others go on."""
+        """Record one end; skip it if its fire is unreadable, so that the others are recorded."""
         try:
             await self._note([ended])
         except Broken as fault:
@@ -109,18 +108,18 @@ class FireNews:
             ends.setdefault(fire.schedule_id, []).append(Ended(fire=fire, state=run.state, at=run.ended_at))
         for of_one in ends.values():
             of_one.sort(key=lambda ended: ended.at)
-        rulings = await self._settler.settle(
+        decisions = await self._settler.settle(
             list(ends),
             lambda docket, context: evaluate.note_ends(docket, context, ends),
             lambda docket, fault: evaluate.note_ends_aside(docket, fault, ends),
             is_news=True,
         )
-        jobs = {(ruling.schedule.tenant, ruling.schedule.job) for ruling in rulings}
+        jobs = {(decision.schedule.tenant, decision.schedule.job) for decision in decisions}
         if jobs:
             await self._settler.settle(await self._store.schedules_after(jobs), evaluate.settle_waiting)
 
     async def cancel_run(self, row: Outgoing) -> None:
-        """A run has to make room. That it is over already, or not there, is as good."""
+        """Cancel a run. A run that has ended or does not exist is fine."""
         wish = msgspec.json.decode(row.payload, type=CancelWish)
         act = CancelRun(run_id=wish.run, by="schedule", why=wish.why)
         found = await self._store.find_run(wish.run)
@@ -128,7 +127,7 @@ class FireNews:
         log.info("schedule.cancelled_run", run=wish.run, reply=answered.reply)
 
     async def look_for_file(self, row: Outgoing) -> None:
-        """A window waits for a worker's answer. Raises Unavailable if there is none: it is asked again."""
+        """Probe a file for a window. Raises Unavailable without an answer: the outbox retries."""
         wish = msgspec.json.decode(row.payload, type=FileWish)
         wanted = FireFilter(schedule_id=wish.schedule, since=wish.window_at, before=wish.window_at + _INSTANT)
         fires = await self._store.fires(wanted, _MOST_GENERATIONS)

@@ -1,15 +1,15 @@
-"""The firing of schedules: one loop per server, and no leader (TRG-4).
+"""The trigger loop: fires schedules, one loop per server, without a leader (TRG-4).
 
-    until something is due, at most a second:  wait
-    what is due      in chunks of 500, until fewer come back
-    what waits       every 5 s, what was not looked at for so long
+    wait               until a schedule is due, at most a second
+    due schedules      in batches of 500, until a batch is not full
+    waiting windows    every 5 s, those not evaluated for that long
 
-Any number of servers do this at once: the store hands each schedule to one of them, and whatever is decided of it is
-written in the same transaction (`core/schedules/evaluate.py`). A server that dies in the middle has written whole
-schedules or nothing, and another one takes the rest. The store's time decides what is due; the clock here only says
-when to look.
+Any number of servers do this at once: the store hands each schedule to one of them, and the decision is written in the
+same transaction (`core/schedules/evaluate.py`). If a server dies, each of its schedules is either written completely or
+not at all, and another server takes the rest. The store's time decides what is due; the local clock only paces the
+loop.
 
-A schedule that can't be settled does not stop the others (`evaluator.py`).
+A schedule that can't be evaluated does not stop the others (`evaluator.py`).
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ log = structlog.get_logger()
 
 AT_ONCE = 500
 LOOK_SECONDS = 1.0
-"""At most so long between two looks: what was created on another server is found then."""
+"""Maximum interval between two passes, in which schedules created on other servers are found."""
 LEAST_WAIT_SECONDS = 0.005
 SWEEP_SECONDS = 5.0
-"""How long a window waits at most that nobody was told about."""
+"""Maximum delay of a window whose wake-up was lost."""
 
 
 class Triggers:
-    """One server's part in the firing."""
+    """Fires schedules on one server."""
 
     def __init__(self, store: Schedules, clock: Clock, settler: Settler) -> None:
         self._store = store
@@ -50,20 +50,20 @@ class Triggers:
         self._released.set()
         self._sweep_at = clock.monotonic()
         self._heard: tuple[datetime, float] | None = None
-        """The store's time, and when by our clock we heard it."""
+        """The store's time, and the monotonic time at which it was read."""
         self.on_settled: Callable[[Settled], None] | None = None
-        """Told of what was settled because it was due: for measuring."""
+        """Called with the results of each evaluation: for metrics."""
 
     def wake(self) -> None:
-        """Something may be due earlier than it was."""
+        """Signal that a schedule may be due earlier."""
         self._woken.set()
 
     def hold(self) -> None:
-        """Let `run` fire and sweep nothing more until `release`. What is under way is carried through."""
+        """Stop firing and sweeping until `release`. A pass in progress is completed."""
         self._released.clear()
 
     def release(self) -> None:
-        """Go on after `hold`: what was due meanwhile is fired now."""
+        """Continue after `hold`: schedules that became due are fired now."""
         self._released.set()
 
     async def run(self) -> None:
@@ -77,7 +77,7 @@ class Triggers:
                     await steps.attempt(self.sweep())
                     self._sweep_at = self._clock.monotonic() + SWEEP_SECONDS
                 await steps.attempt(self.fire())
-                # Of what failed nothing was taken, so no schedule can be blocked; what is due stays due.
+                # A failed step took no schedule; due schedules stay due.
                 steps.check()
                 wait = await self._seconds_to_next()
             except Unavailable as fault:
@@ -86,11 +86,11 @@ class Triggers:
             await self._wait(wait)
 
     async def fire(self) -> int:
-        """Settle all that is due; how many schedules that were."""
+        """Evaluate all due schedules; return their number."""
         return await self._settle_all(lambda decide: self._store.settle_due(AT_ONCE, decide), evaluate.settle_due)
 
     async def sweep(self) -> int:
-        """Decide again what waits and was not looked at for a while; how many schedules that were."""
+        """Evaluate schedules with waiting windows that were not evaluated recently; return their number."""
         return await self._settle_all(
             lambda decide: self._store.settle_waiting(AT_ONCE, SWEEP_SECONDS, decide), evaluate.settle_waiting
         )

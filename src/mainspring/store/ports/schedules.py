@@ -10,7 +10,7 @@ in SQL, and no server leads: any number of them may settle at once.
 function of its argument. It is given only schedules that are not deleted and can be read: one that can't is complained
 about and put off for ten minutes, and none of its windows is lost. Every settling raises, having written nothing,
 StaleWrite if a fire would take the place of one that has another run (I-30: a window runs once in each generation),
-Conflict if a schedule is to have the name of another, and Broken if a ruling is about a schedule that is no case.
+Conflict if a schedule is to have the name of another, and Broken if a decision is about a schedule that is no case.
 """
 
 from __future__ import annotations
@@ -73,14 +73,14 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True):
     now: datetime
     schedules: int
     """How many were taken. As many as were asked for: there may be more."""
-    rulings: tuple[Ruling, ...] = ()
+    decisions: tuple[Ruling, ...] = ()
     made_before: tuple[str, ...] = ()
     """Ids of what was made when the key came first: this time nothing was."""
 
     def made(self) -> list[str]:
         """Ids of the runs and of the backfills that were made, in this order."""
-        runs = [run.id for ruling in self.rulings for run in ruling.runs]
-        return [*runs, *(backfill.id for ruling in self.rulings for backfill in ruling.backfills)]
+        runs = [run.id for decision in self.decisions for run in decision.runs]
+        return [*runs, *(backfill.id for decision in self.decisions for backfill in decision.backfills)]
 
 
 class ScheduleFilter(msgspec.Struct, frozen=True, kw_only=True):

@@ -87,7 +87,7 @@ class Allowances:
         self._seen: OrderedDict[str, LimitRow] = OrderedDict()
 
     async def take(self, connection: Connection, wishes: Sequence[Wish]) -> list[Allowance]:
-        """Take what can be had of each wish."""
+        """Take what is available of each request."""
         return await self._take_at_once(connection, wishes) or await self._take_under_locks(connection, wishes)
 
     async def _take_at_once(self, connection: Connection, wishes: Sequence[Wish]) -> list[Allowance] | None:

@@ -172,7 +172,7 @@ async def settle(
             await write_audit(connection, audit)
             return Settled(now=await time(connection), schedules=len(ids), made_before=made)
         settled = await _settle(connection, taken, decide, ends=True)
-        if settled.rulings:
+        if settled.decisions:
             await write_audit(connection, audit)
             if key is not None and not await keep_key(connection, key, settled.made()):
                 raise KeyReused(f"key {key.key!r} was used at the same time, for another body")
@@ -194,7 +194,7 @@ async def receive_events(
         types = sorted({event.type for event in new})
         taken = await connection.fetch(_TAKE_FOR_EVENTS, tenant, types)
         settled = await _settle(connection, taken, decide, events=new, ends=True)
-        named = settling.led_to(settled.rulings, new)
+        named = settling.led_to(settled.decisions, new)
         if named:
             await connection.execute(_LED_TO, tenant, *_two(named), list(named.values()))
     return settling.answers(events, new), settled
@@ -232,9 +232,9 @@ async def _settle(
         others=await _others(connection, schedules),
     )
     cases = settling.cases(schedules, facts)
-    rulings = tuple(decide(Docket(now=now, cases=cases, events=tuple(events))))
-    await _write(connection, settling.writings(cases, rulings))
-    return Settled(now=now, schedules=len(taken), rulings=rulings)
+    decisions = tuple(decide(Docket(now=now, cases=cases, events=tuple(events))))
+    await _write(connection, settling.writings(cases, decisions))
+    return Settled(now=now, schedules=len(taken), decisions=decisions)
 
 
 # what is known

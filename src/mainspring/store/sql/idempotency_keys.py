@@ -30,7 +30,7 @@ def name(key: IdempotencyKey) -> tuple[str, str]:
 
 
 def firsts(wishes: Iterable[KeyedRun]) -> list[KeyedRun]:
-    """The first wish of each key, by key: who locks several rows does so in the same order as everybody else."""
+    """The first request of each key, ordered by key: rows are always locked in the same order."""
     found: dict[tuple[str, str], KeyedRun] = {}
     for wish in wishes:
         found.setdefault(name(wish.key), wish)
@@ -40,7 +40,7 @@ def firsts(wishes: Iterable[KeyedRun]) -> list[KeyedRun]:
 def answers(
     wishes: Sequence[KeyedRun], new: Sequence[KeyedRun], before: Mapping[tuple[str, str], Use]
 ) -> list[str | KeyReused]:
-    """An answer for each wish, of which the new ones have been made and the others' keys were used before."""
+    """An answer for each request: the new ones were inserted, the keys of the others were used before."""
     uses = {**before, **{name(wish.key): Use(wish.key.body_hash, [wish.run.id]) for wish in new}}
     found: list[str | KeyReused] = []
     for wish in wishes:
@@ -60,7 +60,7 @@ def by_shard(runs: Iterable[Run], made: Iterable[Run]) -> dict[str, list[Run]]:
 
 
 def entries(wishes: Iterable[KeyedRun], answers: Iterable[str | KeyReused]) -> list[AuditEntry]:
-    """What is told of these wishes: nothing of one whose key was used for something else."""
+    """The audit entries of these requests; none for a request whose key was used for another body."""
     return [
         wish.audit
         for wish, answer in zip(wishes, answers, strict=True)

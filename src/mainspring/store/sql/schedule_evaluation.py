@@ -59,7 +59,7 @@ class Facts(NamedTuple):
 
 
 class Writings(NamedTuple):
-    """What rulings write."""
+    """What decisions write."""
 
     plans: list[ScheduleRow]
     """Of which nothing but PLAN has changed."""
@@ -176,29 +176,29 @@ def _by_schedule(fires: Iterable[FireRow]) -> defaultdict[str, list[FireRow]]:
     return found
 
 
-def writings(cases: Iterable[Case], rulings: Sequence[Ruling]) -> Writings:
-    """What rulings write, with the last fire of each key. Raises Broken if one is about a schedule that is no case."""
+def writings(cases: Iterable[Case], decisions: Sequence[Ruling]) -> Writings:
+    """What decisions write, with the last fire of each key. Raises Broken if one is about a schedule without a case."""
     before = {case.schedule.id: case.schedule for case in cases}
     plans: list[ScheduleRow] = []
     schedules: list[ScheduleRow] = []
     fires: dict[tuple[str, datetime, int], FireRow] = {}
-    for ruling in rulings:
-        schedule = ruling.schedule
+    for decision in decisions:
+        schedule = decision.schedule
         was = before.get(schedule.id)
-        if was is None or any(fire.schedule_id != schedule.id for fire in ruling.fires):
-            raise Broken(f"a ruling about {schedule.id} that nobody asked for: {ruling}")
+        if was is None or any(fire.schedule_id != schedule.id for fire in decision.fires):
+            raise Broken(f"a decision about {schedule.id} that nobody asked for: {decision}")
         if schedule != was:
             (plans if _only_planned(was, schedule) else schedules).append(schedule)
-        for fire in ruling.fires:
+        for fire in decision.fires:
             fires[fire.schedule_id, fire.window_at, fire.generation] = fire
     return Writings(
         plans=plans,
         schedules=schedules,
         fires=list(fires.values()),
-        runs=[run for ruling in rulings for run in ruling.runs],
-        backfills=[backfill for ruling in rulings for backfill in ruling.backfills],
-        changes=[change for ruling in rulings for change in ruling.changes],
-        outgoing=[outgoing for ruling in rulings for outgoing in ruling.outgoing],
+        runs=[run for decision in decisions for run in decision.runs],
+        backfills=[backfill for decision in decisions for backfill in decision.backfills],
+        changes=[change for decision in decisions for change in decision.changes],
+        outgoing=[outgoing for decision in decisions for outgoing in decision.outgoing],
     )
 
 
@@ -214,7 +214,7 @@ def expect_fires(written: int, fires: Collection[FireRow]) -> None:
 
 def shards_of(settled: Settled) -> list[str]:
     """Where new runs wait."""
-    return sorted({run.shard for ruling in settled.rulings for run in ruling.runs})
+    return sorted({run.shard for decision in settled.decisions for run in decision.runs})
 
 
 # events
@@ -242,10 +242,12 @@ def answers(events: Iterable[EventRow], new: Iterable[EventRow]) -> list[bool]:
     return found
 
 
-def led_to(rulings: Iterable[Ruling], events: Iterable[EventRow]) -> dict[tuple[str, str], int]:
+def led_to(decisions: Iterable[Ruling], events: Iterable[EventRow]) -> dict[tuple[str, str], int]:
     """How many fires name each of these events, by its source and id; those that none names are left out."""
     named = {
-        (fire.schedule_id, fire.window_at, fire.generation): fire.event for ruling in rulings for fire in ruling.fires
+        (fire.schedule_id, fire.window_at, fire.generation): fire.event
+        for decision in decisions
+        for fire in decision.fires
     }
     counts = Counter(named.values())
     return {(event.source, event.id): counts[event.document] for event in events if counts[event.document]}

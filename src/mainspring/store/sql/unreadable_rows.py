@@ -13,7 +13,7 @@ import structlog
 
 log = structlog.get_logger()
 
-MOST_REMEMBERED = 10_000
+MAX_REMEMBERED = 10_000
 
 
 class UnreadableRows:
@@ -34,7 +34,7 @@ class UnreadableRows:
             if fault not in self._logged:
                 self._logged[fault] = None
                 log.error("row.unreadable", kind=kind, key=key, fault=fault)
-        while len(self._logged) > MOST_REMEMBERED:
+        while len(self._logged) > MAX_REMEMBERED:
             self._logged.popitem(last=False)
 
 

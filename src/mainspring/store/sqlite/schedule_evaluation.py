@@ -130,7 +130,7 @@ def settle(
             write_audit(db, now, audit)
             return Settled(now=instant(now), schedules=len(ids), made_before=made)
     settled = _settle(db, db.execute(_TAKE_NAMED, (json.dumps(ids),)).fetchall(), decide, now, ends=True)
-    if settled.rulings:
+    if settled.decisions:
         write_audit(db, now, audit)
         if key is not None:
             keep_key(db, key, settled.made(), now)
@@ -155,7 +155,7 @@ def receive_events(
         return [False] * len(events), Settled(now=instant(now), schedules=0)
     types = json.dumps(sorted({event.type for event in new}))
     settled = _settle(db, db.execute(_TAKE_FOR_EVENTS, (types, tenant)).fetchall(), decide, now, events=new, ends=True)
-    named = settling.led_to(settled.rulings, new)
+    named = settling.led_to(settled.decisions, new)
     db.executemany(_LED_TO, [(count, tenant, *name) for name, count in named.items()])
     return settling.answers(events, new), settled
 
@@ -187,9 +187,9 @@ def _settle(
         schedules = [schedule for schedule in schedules if schedule.id not in faults]
     facts = Facts(jobs=jobs, open_fires=open_fires, ends=known_ends, backfills=backfills, others=_others(db, schedules))
     cases = settling.cases(schedules, facts)
-    rulings = tuple(decide(Docket(now=at, cases=cases, events=tuple(events))))
-    _write(db, settling.writings(cases, rulings))
-    return Settled(now=at, schedules=len(taken), rulings=rulings)
+    decisions = tuple(decide(Docket(now=at, cases=cases, events=tuple(events))))
+    _write(db, settling.writings(cases, decisions))
+    return Settled(now=at, schedules=len(taken), decisions=decisions)
 
 
 # what is known
