@@ -1,8 +1,8 @@
-"""Why a task that is queued has not started: through which gates it is, and which one holds it.
+"""Why a queued task has not started: the gates that it has passed, and the one that holds it.
 
-The gates stand in the order in which people understand them, from what holds everything to what holds one task for a
-moment. Each is asked by the rule that the scheduler decides by (`shard/explain/rule_checks.py`,
-`shard/explain/capacity_checks.py`); the first that holds is the answer, and those behind it are not reached.
+Gates are ordered from global to momentary. Each is checked by the rule that the scheduler decides by
+(`shard/explain/rule_checks.py`, `shard/explain/capacity_checks.py`); the first that holds is the answer, and later
+ones are not reached.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mainspring.core.model.task import Preemptor
 from mainspring.shard.explain import capacity_checks as room
 from mainspring.shard.explain import rule_checks as rules
 from mainspring.shard.explain.diagnosis_context import Look
-from mainspring.shard.explain.findings import Finding, cannot_say, named
+from mainspring.shard.explain.findings import Finding, cannot_say, lease_count, named
 from mainspring.shard.explain.rule_checks import Hold
 
 _BY_RULES: tuple[Callable[[Look], Hold | None], ...] = (
@@ -31,7 +31,7 @@ _FOR_ROOM = frozenset({Reason.NO_WORKER_CAPACITY, Reason.FRAGMENTED, Reason.PRIO
 
 
 def queued(look: Look) -> Finding:
-    """What a task waits for that is queued."""
+    """What a queued task waits for."""
     hold = held_by_rules(look) or held_by_room(look)
     found = _unheld(look) if hold is None else hold.tell()
     winner = None if look.task.trail is None else look.task.trail.preempted_for
@@ -42,17 +42,17 @@ def queued(look: Look) -> Finding:
 
 
 def held_by_rules(look: Look) -> Hold | None:
-    """The first gate that holds a queued task whether or not there is room."""
+    """The first gate that holds a queued task regardless of capacity."""
     return next(filter(None, (ask(look) for ask in _BY_RULES)), None)
 
 
 def held_by_room(look: Look) -> Hold | None:
-    """The first gate that holds a queued task that may start."""
+    """The first capacity gate that holds a queued task."""
     return next(filter(None, (ask(look) for ask in _BY_ROOM)), None)
 
 
 def _unheld(look: Look) -> Finding:
-    """Nothing that is known holds it: it has just come, or nobody knows."""
+    """No known gate holds it: it has just come, or the cause is unknown."""
     waited = (look.now - look.task.since).total_seconds()
     if waited > STALE_SECONDS:
         return Finding(
@@ -65,7 +65,7 @@ def _unheld(look: Look) -> Finding:
 
 
 def _gates(look: Look, holding: str, says: str) -> Iterator[Gate]:
-    """The gates that matter to a task, in order."""
+    """The relevant gates of a task, in order."""
     passed = Passed.YES
     for name in words.QUEUED_GATES:
         if name == holding:
@@ -76,7 +76,7 @@ def _gates(look: Look, holding: str, says: str) -> Iterator[Gate]:
 
 
 def _matters(look: Look, gate: str) -> bool:
-    """Whether a gate could hold a task, as the rules are and as it is defined."""
+    """Whether a gate could hold a task, given the rules and its definition."""
     memory, tenant = look.memory, look.task.tenant
     matters = {
         words.UPSTREAM: bool(look.run.parents(look.task.position)),
@@ -91,13 +91,13 @@ def _matters(look: Look, gate: str) -> bool:
 
 
 def _says(look: Look, gate: str) -> str:
-    """What a gate that is passed says in numbers."""
+    """Numbers of a gate that is passed."""
     if gate == words.UPSTREAM:
         upstream = len(look.run.parents(look.task.position))
         return f"{upstream:,}/{upstream:,}"
     if gate == words.QUOTA:
         most = look.memory.rules.quota(look.task.tenant, look.now).max_tasks
-        return "" if most is None else f"{look.memory.rooms.get(look.task.tenant, 0)}/{most} tasks"
+        return "" if most is None else f"{lease_count(look.memory, look.task.tenant)}/{most} tasks"
     if gate == words.MATCH:
         found = look.suiting()
         matching = found.suits or found.alike
@@ -106,7 +106,7 @@ def _says(look: Look, gate: str) -> str:
 
 
 def _ruled_out(gates: Iterable[Gate], found: Finding) -> tuple[str, ...]:
-    """What is not the cause: the gates before the one that holds. Of what is unknown nothing is ruled out."""
+    """What is not the cause: the gates before the one that holds. For an unknown cause nothing is ruled out."""
     if found.reason in (None, Reason.UNKNOWN):
         return ()
     passed = (gate.name for gate in gates if gate.passed is Passed.YES)
