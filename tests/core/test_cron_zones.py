@@ -185,5 +185,5 @@ def test_a_zone_is_an_iana_name() -> None:
     ):
         assert find_zone(name) is None
         assert zone_fault(name) is not None
-    assert zone_fault("europe/paris") == "'europe/paris' is no IANA time zone, did you mean Europe/Paris?"
+    assert zone_fault("europe/paris") == "'europe/paris' is not an IANA time zone, did you mean Europe/Paris?"
     assert zone_fault("UTC") is None
