@@ -72,8 +72,8 @@ CASES: dict[Reason, tuple[Case, ...]] = {
         ),
     ),
     Reason.NO_MATCHING_WORKER: (
-        Case(situations.nobody_of_that_kind, acts=(WITHOUT, f"{_WORKER} --cpu 1 --memory 1Gi --label gpu=a100")),
-        Case(situations.nobody_in_that_zone, acts=(WITHOUT, f"{_WORKER} --cpu 1 --memory 1Gi --zone eu-1")),
+        Case(situations.no_worker_with_the_label, acts=(WITHOUT, f"{_WORKER} --cpu 1 --memory 1Gi --label gpu=a100")),
+        Case(situations.no_worker_in_the_zone, acts=(WITHOUT, f"{_WORKER} --cpu 1 --memory 1Gi --zone eu-1")),
         Case(
             situations.cordoned,
             _these("w1"),

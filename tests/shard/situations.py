@@ -227,14 +227,14 @@ def kept(world: World) -> str:
     return name
 
 
-def nobody_of_that_kind(world: World) -> str:
+def no_worker_with_the_label(world: World) -> str:
     """No worker has its label."""
     settled(world, w1=4)
     given(world, "it", P1, labels={"gpu": "a100"})
     return "it"
 
 
-def nobody_in_that_zone(world: World) -> str:
+def no_worker_in_the_zone(world: World) -> str:
     """No worker is in its zone."""
     settled(world, w1=4)
     given(world, "it", P1, zone="eu-1")

@@ -34,7 +34,7 @@ class AskedStory(Story):
     """Random events, with diagnoses of everything in between."""
 
     @rule()
-    def somebody_asks_why(self) -> None:
+    def diagnose_everything(self) -> None:
         memory, now = self.world.shard.memory, self.world.now
         asked = [task for run in memory.runs.values() for task in run.tasks]
         said = {task.id: found for task in asked if (found := diagnose(memory, task.id, now)) is not None}
@@ -51,7 +51,7 @@ class AskedStory(Story):
                 assert found.expected is None or found.expected.foresight is not Foresight.NEVER, found
 
     @rule(data=st.data())
-    def somebody_asks_what_would_help(self, data: st.DataObject) -> None:
+    def evaluate_a_hypothesis(self, data: st.DataObject) -> None:
         """What-if does not change the memory, whatever the answer."""
         memory, now = self.world.shard.memory, self.world.now
         waiting = [task for run in memory.runs.values() for task in run.tasks if task.state in (S.QUEUED, S.PENDING)]
@@ -67,7 +67,7 @@ class AskedStory(Story):
         assert picture(memory) == before
 
     @rule()
-    def somebody_asks_what_waits(self) -> None:
+    def check_summaries(self) -> None:
         """The summary counts all queued tasks, each queue by the reason of its oldest."""
         memory, now = self.world.shard.memory, self.world.now
         sums = waiting_sums(memory, now)
