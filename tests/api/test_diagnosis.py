@@ -174,7 +174,7 @@ async def test_without_an_answer_the_rows_say_how_old_they_are_and_nothing_is_ad
         found = await why(acme, path)
         assert (found.reason, found.by, found.acts, found.in_the_way) == (reason, "rows", [], [])
         assert found.expected is not None
-        assert found.expected.foresight == "cannot say"
+        assert found.expected.foresight == "unknown"
         assert "gpu" not in found.verdict
     problem(await acme.post(f"/api/v1/tasks/{task.id}/what-if", json={"changes": ["cpu 1"]}), 503)
     problem(await acme.get("/api/v1/queue/reasons"), 503)
@@ -196,7 +196,7 @@ async def test_what_is_over_says_what_happened(office: Office) -> None:
     assert found.verdict.startswith("Succeeded")
     assert (of_task.reason, of_task.state) == (None, "SUCCEEDED")
     assert "on w1" in of_task.verdict
-    assert of_job.verdict.startswith("No schedule is for it")
+    assert of_job.verdict.startswith("Has no schedule")
     assert run.id in of_job.verdict
 
 
@@ -215,7 +215,7 @@ async def test_a_run_that_nobody_has_taken_in(office: Office) -> None:
     assert by_time.expected is not None
     assert by_time.expected.earliest == waits.start_at
     assert (unled.reason, unled.acts) == ("UNKNOWN", [])
-    assert unled.verdict.startswith(f"Nobody has led pool {POOL}, so no cause can be named")
+    assert POOL in unled.verdict
     assert (in_intake.reason, in_intake.numbers) == ("PRIORITY_QUEUE_WAIT", {"ahead": 0.0})
 
 
@@ -247,7 +247,7 @@ async def test_windows_that_wait_say_for_which_run_and_how_far_a_backfill_is(off
     found = await why(acme, "schedules/hourly")
 
     assert found.reason == "BACKFILL_THROTTLED"
-    assert "A backfill of 5 windows allows 2 at a time: 0 done, 2 under way, 3 waiting" in found.verdict
+    assert (found.numbers["total"], found.numbers["done"], found.numbers["waiting"]) == (5, 0, 3)
     assert [one.kind for one in found.in_the_way] == ["run", "run"]
 
 

@@ -76,14 +76,14 @@ async def test_a_name_that_is_taken_is_a_conflict_and_put_changes_it(office: Off
     ("fields", "where", "why"),
     [
         ({"trigger": {"kind": "cron", "cron": "61 * * * *"}}, "/definition/trigger/cron", "minute: 61 is not from 0"),
-        ({"trigger": {"kind": "cron", "cron": "0 0 30 2 *"}}, "/definition/trigger/cron", "never comes"),
+        ({"trigger": {"kind": "cron", "cron": "0 0 30 2 *"}}, "/definition/trigger/cron", "never matches"),
         (
             {"trigger": {"kind": "cron", "cron": "0 0 * * *", "timezone": "Mars/Olympus"}},
             "/definition/trigger/timezone",
-            "is no IANA time zone",
+            "is not an IANA time zone",
         ),
         ({"trigger": {"kind": "hourly"}}, "/definition/trigger/kind", "must be one of cron, interval"),
-        ({"trigger": {"kind": "once", "at": "2020-01-01T00:00:00Z"}}, "/definition/trigger/at", "is over"),
+        ({"trigger": {"kind": "once", "at": "2020-01-01T00:00:00Z"}}, "/definition/trigger/at", "is in the past"),
         ({"job": "nowhere"}, "/definition/job", "there is no job 'nowhere'"),
         ({"priority": 1}, "/definition/priority", "must be one of P0, P1, P2"),
         ({"overlap": "wait"}, "/definition/overlap", "must be one of queue"),

@@ -1,11 +1,11 @@
-"""A schedule and its fires as a store would keep them, with the rules of settling applied to it.
+"""A schedule and its fires as a store would keep them, with the rules of evaluation applied to it.
 
 a = Desk(a_schedule(CronTrigger(cron="0 * * * *")))
-a.due(NOON)                      windows have come
-a.end(RunState.FAILED, NOON)     the oldest active run is over
-a.told()                         what became of each window
+a.due(NOON)                      windows are due
+a.end(RunState.FAILED, NOON)     the oldest active run has ended
+a.outcomes()                     the outcome of each window
 
-Each ruling is checked as it is written: no window gets two runs of one generation, `through_at` never goes back, and
+Each decision is checked as it is written: no window gets two runs of one generation, `through_at` never goes back, and
 no row that was decided is replaced by another decision.
 """
 
@@ -58,7 +58,7 @@ def an_event(number: int, at: datetime, *, type: str = "orders.ready", data: obj
 
 
 class Desk:
-    """One schedule, and all that was written about it."""
+    """One schedule, and all rows written for it."""
 
     def __init__(
         self, spec: ScheduleSpec, created_at: datetime = NOON, *, name: str = "sched_1", since: datetime | None = None
@@ -76,34 +76,34 @@ class Desk:
         self.other: Desk | None = None
         self.context = CONTEXT
 
-    # what happens
+    # events
 
     def due(self, now: datetime) -> Ruling:
-        """Windows may have come."""
+        """Windows may be due."""
         return self.settle(now, evaluate.settle_due)
 
     def sweep(self, now: datetime) -> Ruling:
-        """Look at what waits."""
+        """Decide waiting windows again."""
         return self.settle(now, evaluate.settle_waiting)
 
     def end(self, state: RunState, now: datetime, *, run_id: str | None = None) -> Ruling:
-        """A run is over: the oldest active one unless it is named."""
+        """End a run: the oldest active one by default."""
         fire = next(one for one in self.sorted_fires() if (one.run_id == run_id if run_id else self._is_active(one)))
         ended = evaluate.Ended(fire=fire, state=state, at=now)
         return self.settle(now, lambda docket, context: evaluate.note_ends(docket, context, {self.row.id: [ended]}))
 
     def receive(self, now: datetime, *events: EventRow) -> Ruling:
-        """Events come in."""
+        """Receive events."""
         return self.settle(now, event_triggers.receive, events)
 
     def answer(self, now: datetime, *, exists: bool) -> Ruling:
-        """A worker answers the latest question for a file."""
+        """Answer the latest file probe."""
         wish = msgspec.json.decode(self.questions()[-1].payload, type=FileWish)
         looked = evaluate.Looked(key=(wish.window_at, wish.generation), asked_at=wish.asked_at, exists=exists)
         return self.settle(now, lambda docket, context: evaluate.note_file(docket, context, looked))
 
     def backfill(self, now: datetime, wish: schedule_actions.BackfillWish) -> Ruling:
-        """Somebody wants past windows."""
+        """Request past windows."""
         past = [fire for fire in self.fires.values() if wish.since <= fire.window_at < wish.before]
         name, read = f"backfill_{len(self.backfills) + 1}", schedule_actions.mark_of(self.row)
         return self.settle(
@@ -111,7 +111,7 @@ class Desk:
         )
 
     def trigger(self, now: datetime, wish: schedule_actions.TriggerWish) -> FireRow:
-        """Somebody wants a run."""
+        """Request a run."""
         past = tuple(fire for fire in self.fires.values() if fire.window_at == wish.window_at)
         whole, read = replace(wish, past=past), schedule_actions.mark_of(self.row)
         ruling = self.settle(
@@ -125,16 +125,16 @@ class Desk:
         rule: Callable[[Docket, Context], Sequence[Ruling]],
         events: Sequence[EventRow] = (),
     ) -> Ruling:
-        """Decide, and write what was decided."""
+        """Decide, and write the decision."""
         docket = Docket(now=now, cases=(self.case(),), events=tuple(events))
         [ruling] = rule(docket, self.context)
         self._write(ruling)
         return ruling
 
-    # what is known
+    # state
 
     def case(self) -> Case:
-        """What a store would hand over."""
+        """What a store would load."""
         fires = self.sorted_fires()
         ended = sorted(
             (one for one in fires if one.run_ended_at is not None and one.run_ended_at > self.row.enabled_since),
@@ -151,7 +151,7 @@ class Desk:
         )
 
     def as_other(self) -> OtherSchedule:
-        """What a schedule that waits for this one is told."""
+        """What a downstream schedule sees."""
         ends = [one.run_ended_at for one in self.fires.values() if one.run_state is RunState.SUCCEEDED]
         return OtherSchedule(
             schedule=self.row,
@@ -164,7 +164,7 @@ class Desk:
         return [self.fires[key] for key in sorted(self.fires)]
 
     def outcomes(self) -> list[Outcome]:
-        """What became of the windows, oldest first."""
+        """The outcomes of the windows, oldest first."""
         return [one.outcome for one in self.sorted_fires()]
 
     def latest(self) -> FireRow:
@@ -172,12 +172,12 @@ class Desk:
         return self.sorted_fires()[-1]
 
     def alerts(self, kind: AlertKind) -> list[bool]:
-        """Of each alert of a kind that was sent, in order, whether it is over."""
+        """Whether each sent alert of a kind is resolved, in order."""
         found = [msgspec.json.decode(one.payload, type=Alert) for one in self.sent if one.kind == OUTBOX_KIND]
         return [alert.resolved for alert in found if alert.kind is kind]
 
     def questions(self) -> list[Outgoing]:
-        """What workers were asked."""
+        """The file probes that were sent."""
         return [one for one in self.sent if one.kind == LOOK_FOR_FILE]
 
     @staticmethod

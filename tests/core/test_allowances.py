@@ -1,4 +1,4 @@
-"""Rates: whatever is asked for and when, no stretch of time as long as a period has more than the limit."""
+"""Rate grants: no stretch of a period's length exceeds the limit, for any requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SECOND = timedelta(seconds=1)
 
 
 def a_wish(wanted: int, *, most: int = 5, per_seconds: float = 10.0, limit: str = "a") -> Wish:
-    """So many of five in ten seconds."""
+    """A request to a limit of five in ten seconds."""
     return Wish(limit=limit, most=most, per_seconds=per_seconds, wanted=wanted)
 
 
@@ -23,29 +23,29 @@ def unused(limit: str = "a") -> LimitRow:
     return LimitRow(limit=limit, takes=(), counts_until=NOW)
 
 
-def test_all_of_a_wish_is_granted_while_there_is_enough() -> None:
+def test_a_request_is_granted_in_full_while_there_is_enough() -> None:
     answer = allow(a_wish(3), [], NOW)
     assert (answer.granted, answer.more_at) == (3, None)
 
 
-def test_what_is_left_is_granted_and_the_moment_of_the_next_is_said() -> None:
+def test_the_remainder_is_granted_with_the_time_of_the_next() -> None:
     takes = [Take(NOW - 4 * SECOND, 2), Take(NOW - SECOND, 1)]
     answer = allow(a_wish(4), takes, NOW)
     assert (answer.granted, answer.more_at) == (2, NOW + 6 * SECOND)
 
 
-def test_the_next_can_be_had_when_the_first_take_that_frees_one_is_a_period_old() -> None:
+def test_the_next_is_available_when_the_first_take_is_a_period_old() -> None:
     answer = allow(a_wish(1, most=2), [Take(NOW - 4 * SECOND, 1), Take(NOW - SECOND, 3)], NOW)
     assert (answer.granted, answer.more_at) == (0, NOW + 9 * SECOND)
 
 
-def test_who_takes_all_of_it_at_once_waits_for_a_whole_period() -> None:
+def test_taking_all_at_once_means_waiting_for_a_full_period() -> None:
     answer = allow(a_wish(9), [], NOW)
     assert (answer.granted, answer.more_at) == (5, NOW + 10 * SECOND)
 
 
-def test_what_is_taken_at_a_later_time_counts_from_then_on() -> None:
-    """Whoever does not know the store's time to the moment: what counted before is looked at by the earlier time."""
+def test_a_take_at_a_later_time_counts_from_then_on() -> None:
+    """For callers without the exact time of the store: earlier takes are evaluated at the earlier time."""
     row = LimitRow(limit="a", takes=(Take(NOW - 10 * SECOND, 2), Take(NOW - 9 * SECOND, 1)), counts_until=NOW)
     (answer,), (changed,) = take([a_wish(9)], {"a": row}, NOW, at=NOW + 2 * SECOND)
     assert (answer.granted, answer.more_at) == (4, NOW + SECOND)
@@ -62,12 +62,12 @@ def test_a_take_counts_for_one_period_and_not_at_its_end() -> None:
     assert allow(a_wish(5), takes, NOW).granted == 5
 
 
-def test_of_a_limit_of_nothing_nothing_is_granted() -> None:
+def test_a_limit_of_zero_grants_nothing() -> None:
     assert allow(a_wish(1, most=0), [], NOW).granted == 0
     assert allow(a_wish(0), [], NOW).granted == 0
 
 
-def test_wishes_for_the_same_limit_are_granted_in_order() -> None:
+def test_requests_for_the_same_limit_are_granted_in_order() -> None:
     answers, changed = take([a_wish(3), a_wish(1, limit="b"), a_wish(3)], {"a": unused(), "b": unused("b")}, NOW)
 
     assert [answer.granted for answer in answers] == [3, 1, 2]
@@ -75,13 +75,13 @@ def test_wishes_for_the_same_limit_are_granted_in_order() -> None:
     assert {row.counts_until for row in changed} == {NOW + 10 * SECOND}
 
 
-def test_a_limit_of_which_nothing_is_granted_is_not_changed() -> None:
+def test_a_limit_without_a_grant_is_unchanged() -> None:
     full = LimitRow(limit="a", takes=(Take(NOW, 5),), counts_until=NOW)
     answers, changed = take([a_wish(1)], {"a": full}, NOW)
     assert ([answer.granted for answer in answers], changed) == ([0], [])
 
 
-def test_what_counts_no_more_is_forgotten() -> None:
+def test_expired_takes_are_dropped() -> None:
     old = LimitRow(limit="a", takes=(Take(NOW - 11 * SECOND, 5), Take(NOW - SECOND, 1)), counts_until=NOW)
     _, (row,) = take([a_wish(1)], {"a": old}, NOW)
     assert row.takes == (Take(NOW - SECOND, 1), Take(NOW, 1))
@@ -101,7 +101,7 @@ STEPS = st.lists(st.tuples(st.floats(0.0, 3.0), st.integers(0, 8)), min_size=1, 
 def test_no_stretch_as_long_as_a_period_has_more_than_the_limit(
     steps: list[tuple[float, int]], most: int, per_seconds: float, ahead: float
 ) -> None:
-    """The takes as they were, at the latest, against the limit; and what is kept of them stays small."""
+    """The actual takes against the limit; and the stored takes stay few."""
     period = timedelta(seconds=per_seconds)
     row, now = unused(), NOW
     taken: list[Take] = []
@@ -116,7 +116,7 @@ def test_no_stretch_as_long_as_a_period_has_more_than_the_limit(
         assert answer.granted == wanted or answer.more_at is not None
 
 
-def test_takes_that_are_kept_as_one_count_for_a_thirty_second_of_a_period_longer_at_most() -> None:
+def test_merged_takes_count_for_at_most_a_thirty_second_of_a_period_longer() -> None:
     """A thousand takes of one, evenly over a period; all of the limit is free again soon after the next one."""
     period = timedelta(seconds=32)
     row = unused()

@@ -62,14 +62,14 @@ def test_between_two_changes_nothing_changes(minutes: int, seconds: int, lead: i
     assert booking.holds_at(change) is not booking.holds_at(now)
 
 
-def test_of_each_resource_the_most_is_guaranteed() -> None:
+def test_the_largest_guarantee_applies_per_resource() -> None:
     promised = Resources(cpu_millis=20_000, memory_bytes=1)
     also = replace(NIGHTLY, guaranteed=Resources(gpus=2, memory_bytes=3))
     assert largest(promised, (NIGHTLY, also), at("03:00:00")) == Resources(cpu_millis=20_000, memory_bytes=3, gpus=2)
     assert largest(promised, (NIGHTLY, also), at("05:00:00")) is promised
 
 
-def test_a_quota_says_what_holds_with_what_is_booked_also_while_it_is_raised() -> None:
+def test_bookings_apply_on_top_of_a_temporary_quota() -> None:
     raised = Raise(quota=Quota(max_tasks=5, guaranteed=Resources(gpus=1)), until=at("03:00:00"), by="ann", why="")
     row = QuotaRow(
         tenant="acme", pool="", quota=Quota(weight=2.0), raised=raised, version=1, updated_at=DAY, updated_by="ann",
@@ -94,24 +94,24 @@ def test_a_quota_says_what_holds_with_what_is_booked_also_while_it_is_raised() -
         ({"name": "No Name"}, "name", "is no name"),
         ({"cron": "0 25 * * *"}, "cron", "25 is not from 0 to 23"),
         ({"cron": "nonsense"}, "cron", "has 1 field"),
-        ({"cron": "0 0 30 2 *"}, "cron", "has no window to come"),
-        ({"zone": "Mars/Base"}, "zone", "is no IANA time zone"),
+        ({"cron": "0 0 30 2 *"}, "cron", "window"),
+        ({"zone": "Mars/Base"}, "zone", "Mars/Base"),
         ({"seconds": 0}, "seconds", "at least a minute"),
         ({"cron": "0 2 1 * *", "seconds": 8 * 86_400}, "seconds", "at most a week"),
-        ({"cron": "0 * * * *"}, "seconds", "its windows would meet"),
-        ({"seconds": 86_400 - 600}, "seconds", "must be shorter than 86400"),
+        ({"cron": "0 * * * *"}, "seconds", "less than 3600"),
+        ({"seconds": 86_400 - 600}, "seconds", "less than 86400"),
         ({"lead_seconds": -1}, "lead_seconds", "must be from 0"),
         ({"lead_seconds": 100_000}, "lead_seconds", "at most a day"),
-        ({"guaranteed": NOTHING}, "guaranteed", "there is nothing to book"),
+        ({"guaranteed": NOTHING}, "guaranteed", "at least one resource"),
     ],
 )
-def test_what_can_not_be_booked_is_told(change: dict[str, Any], where: str, why: str) -> None:
+def test_an_invalid_booking_is_refused(change: dict[str, Any], where: str, why: str) -> None:
     faults = Faults()
     check(replace(NIGHTLY, **change), DAY, faults)
     assert [(fault.where, why in fault.why) for fault in faults.named if fault.where == where] == [(where, True)]
 
 
-def test_what_can_be_booked_has_no_faults() -> None:
+def test_a_valid_booking_has_no_faults() -> None:
     faults = Faults()
     check(NIGHTLY, DAY, faults)
     check(replace(NIGHTLY, seconds=86_400 - 601), DAY, faults)

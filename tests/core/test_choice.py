@@ -1,4 +1,4 @@
-"""Which worker is chosen: never one that won't do, always one if one will, and the best by the score (PLC-2, PLC-3)."""
+"""Worker choice: always a feasible one if there is any, and the best by the score (PLC-2, PLC-3)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def a_worker(
 
 
 def opened(workers: Sequence[Worker], rare: int = 1_000) -> OpenWorkers:
-    """These workers, as a shard has them in mind."""
+    """An index of these workers."""
     found = OpenWorkers(rare)
     for worker in workers:
         found.update(worker)
@@ -64,7 +64,7 @@ kins = st.builds(
 
 @st.composite
 def fleets(draw: st.DrawFn) -> list[Worker]:
-    """Workers of all sorts: some held, some silent, some with kept room, some that have refused."""
+    """All kinds of workers: cordoned, silent, with reservations, with refusals."""
     kinds = draw(st.lists(st.tuples(parts, st.sampled_from("abc"), labels), min_size=1, max_size=8))
     random = Random(draw(st.integers(0, 2**32)))
     found = []
@@ -83,7 +83,7 @@ def fleets(draw: st.DrawFn) -> list[Worker]:
 def test_a_worker_is_chosen_exactly_if_one_has_no_obstacle(
     workers: list[Worker], shape: Shape, kin: Kin | None, priority: Priority, seed: int, data: st.DataObject
 ) -> None:
-    """PLC-1: whatever is asked for, choice and diagnosis agree; labels may be common or rare."""
+    """PLC-1: choice and diagnosis agree on any request; labels may be common or rare."""
     if workers and seed % 2:
         workers[seed % len(workers)].refused = {shape}
     zones = data.draw(st.sampled_from(((), ("a",), ("b", "c"))))
@@ -101,10 +101,10 @@ def test_a_worker_is_chosen_exactly_if_one_has_no_obstacle(
 
 
 @given(fleets(), shapes, kins, st.integers(0, 2**32))
-def test_the_same_history_and_chance_choose_the_same_worker(
+def test_the_same_history_and_seed_choose_the_same_worker(
     workers: list[Worker], shape: Shape, kin: Kin, seed: int
 ) -> None:
-    """A turn can be repeated: what it decides depends on what it was given only."""
+    """Turns are repeatable: decisions depend on inputs only."""
     chosen = {
         getattr(choose(shape, opened(workers, 3), Random(seed), priority=priority, kin=kin), "id", None)
         for priority in (P2, P2)
@@ -118,10 +118,10 @@ changes = st.lists(
 
 
 @given(changes, st.sampled_from((0, 2, 1_000)))
-def test_the_index_is_the_same_however_it_came_about(
+def test_the_index_does_not_depend_on_its_history(
     changes: list[tuple[int, WorkerStatus, Resources, int, bool]], rare: int
 ) -> None:
-    """Through any changes of status, room, labels and kept room, it knows what one made anew knows."""
+    """After any changes of status, capacity, labels and reservations, it equals a new one."""
     workers = {number: a_worker(number) for number in range(10)}
     index = OpenWorkers(rare)
     for number, status, used, sort, is_gone in changes:
@@ -152,15 +152,15 @@ def test_the_index_is_the_same_however_it_came_about(
 
 
 @given(resources, resources)
-def test_a_code_never_hides_a_room(one: Resources, other: Resources) -> None:
-    """PLC-1: what fits by its amounts fits by its sizes."""
+def test_a_size_code_never_hides_capacity(one: Resources, other: Resources) -> None:
+    """PLC-1: a request that fits by amounts fits by sizes."""
     if one.fits(other):
         assert ((code_of(other) | GUARDS) - code_of(one)) & GUARDS == GUARDS
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_walk_meets_everybody_with_room_once(seed: int) -> None:
-    """PLC-2: also where many have the same room, and after a walk in vain."""
+def test_a_walk_yields_each_worker_with_capacity_once(seed: int) -> None:
+    """PLC-2: also where many have the same capacity, and after a walk without a result."""
     workers = [a_worker(number, used=Resources(3_500 - number % 2)) for number in range(10 * SAMPLE)]
     [group] = opened(workers).groups((), None, (), None)
 
@@ -173,8 +173,8 @@ def test_a_walk_meets_everybody_with_room_once(seed: int) -> None:
 
 @pytest.mark.parametrize("priority", Priority)
 @pytest.mark.parametrize("seed", range(5))
-def test_the_only_worker_that_will_do_is_found_wherever_it_stands(seed: int, priority: Priority) -> None:
-    """PLC-2: where the sample has nobody, all with the room are looked at."""
+def test_the_only_feasible_worker_is_found_anywhere(seed: int, priority: Priority) -> None:
+    """PLC-2: if the sample has none, all with the capacity are examined."""
     workers = [a_worker(number, used=Resources(7_500)) for number in range(20 * SAMPLE)]
     workers[seed * 50].used = Resources(7_000)
     assert choose(SMALL, opened(workers), Random(seed), priority=priority) is workers[seed * 50]
@@ -189,8 +189,8 @@ def test_every_worker_can_be_in_the_sample() -> None:
 
 
 @pytest.mark.parametrize("priority", Priority)
-def test_that_nobody_has_room_stays_true_only_until_somebody_has(priority: Priority) -> None:
-    """PLC-1: what was learnt by looking in vain is forgotten when a room grows within its size."""
+def test_a_search_without_result_is_forgotten_when_capacity_grows(priority: Priority) -> None:
+    """PLC-1: also when free capacity grows within its size."""
     workers = [a_worker(number, used=Resources(3_500)) for number in range(20 * SAMPLE)]
     index, shape = opened(workers), Shape(resources=Resources(5_000))
     assert choose(shape, index, Random(1), priority=priority) is None
@@ -206,21 +206,21 @@ def test_that_nobody_has_room_stays_true_only_until_somebody_has(priority: Prior
 
 @pytest.mark.parametrize("priority", Priority)
 def test_the_tightest_fit_is_chosen(priority: Priority) -> None:
-    """PLC-2: large rooms stay for large tasks."""
+    """PLC-2: large gaps stay for large tasks."""
     used = (Resources(), Resources(6_000, 6 * GIB), Resources(3_000, 3 * GIB))
     workers = [a_worker(number, used=one) for number, one in enumerate(used)]
     assert choose(SMALL, opened(workers), Random(1), priority=priority) is workers[1]
 
 
 def test_p2_finds_the_tightest_fit_among_many() -> None:
-    """PLC-2: it looks at more than a sample."""
+    """PLC-2: it examines more than a sample."""
     workers = [a_worker(number) for number in range(50 * SAMPLE)]
     workers[333].used = Resources(6_000, 6 * GIB)
     assert choose(SMALL, opened(workers), Random(1), priority=P2) is workers[333]
 
 
 def test_where_all_are_alike_p2_compares_a_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And where they are not, those of every size of room."""
+    """And where they differ, some of every size."""
     compared: list[str] = []
 
     def watched(shape: Shape, worker: Worker, *rest: Any) -> float:
@@ -245,10 +245,10 @@ sorts = st.lists(st.tuples(shapes, st.none() | kins, st.sampled_from(Priority)),
 
 
 @given(fleets(), sorts, placings)
-def test_one_look_for_several_tasks_places_exactly_those_that_find_room(
+def test_one_search_for_several_tasks_places_exactly_those_that_fit(
     workers: list[Worker], sorts: list[tuple[Shape, Kin | None, Priority]], placings: list[tuple[int, str, Hold]]
 ) -> None:
-    """PLC-1, PLC-2: what has changed on a worker since the look counts."""
+    """PLC-1, PLC-2: changes of a worker since the search count."""
     for worker in [worker for worker in workers if "task_1" in worker.kept][1:]:
         worker.give_back("task_1")  # a task has at most one room
     index, lists, random = opened(workers), dict[Shape, Shortlist](), Random(1)
@@ -266,8 +266,8 @@ def test_one_look_for_several_tasks_places_exactly_those_that_find_room(
             index.update(chosen)
 
 
-def test_those_who_were_found_are_compared_as_they_are_now() -> None:
-    """PLC-2: one that has become fuller meanwhile is the tightest, and one that is full is left out."""
+def test_found_workers_are_compared_in_their_current_state() -> None:
+    """PLC-2: one that has become fuller meanwhile is the tightest, and a full one is excluded."""
     workers = [a_worker(number, used=Resources(1_000, GIB)) for number in range(3)]
     index, lists = opened(workers), dict[Shape, Shortlist]()
 
@@ -281,7 +281,7 @@ def test_those_who_were_found_are_compared_as_they_are_now() -> None:
     assert chosen() is workers[0]
 
 
-def test_after_some_tasks_somebody_looks_again() -> None:
+def test_the_search_is_repeated_after_some_tasks() -> None:
     """Others may fit better by then."""
     workers = [a_worker(number) for number in range(50)]
     index, lists = opened(workers), dict[Shape, Shortlist]()
@@ -298,7 +298,7 @@ def test_after_some_tasks_somebody_looks_again() -> None:
     assert chosen[-1] is workers[40]
 
 
-def test_what_is_left_is_left_evenly() -> None:
+def test_cores_and_memory_are_used_evenly() -> None:
     """PLC-2: a task with much memory goes where much memory is left for the cores."""
     heavy = Shape(resources=Resources(1_000, 4 * GIB))
     workers = [a_worker(0, used=Resources(3_000, 4 * GIB)), a_worker(1, used=Resources(6_000, 3 * GIB))]
@@ -323,7 +323,7 @@ def test_a_task_goes_where_its_upstream_ran_or_into_its_zone(priority: Priority)
 
 @pytest.mark.parametrize("priority", Priority)
 def test_the_tasks_of_a_run_are_spread_over_zones(priority: Priority) -> None:
-    """PLC-2: a zone that fails takes only its part of a run with it."""
+    """PLC-2: a failing zone affects only a part of a run."""
     index = opened([a_worker(number, zone="abc"[number % 3]) for number in range(300)])
     chosen = choose(SMALL, index, Random(1), priority=priority, kin=Kin(zones={"a": 3, "b": 1, "c": 2}))
     assert chosen is not None
@@ -333,7 +333,7 @@ def test_the_tasks_of_a_run_are_spread_over_zones(priority: Priority) -> None:
 @pytest.mark.parametrize("priority", Priority)
 @pytest.mark.parametrize("rare", [3, 1_000])
 def test_preferred_labels_and_zone_are_given_if_they_can_be(priority: Priority, rare: int) -> None:
-    """PLC-3: whether few have them or many; and nobody waits for them."""
+    """PLC-3: rare or common; and no task waits for them."""
     workers = [a_worker(number, zone="ab"[number % 2]) for number in range(300)]
     for number in (10, 11, 100, 101, 200, 201):
         workers[number].labels = {"disk": "ssd"}
@@ -358,8 +358,8 @@ def test_among_equals_the_one_with_fewer_leases_is_better() -> None:
     assert score(SMALL, one) < score(SMALL, other)
 
 
-def test_the_room_that_is_kept_for_a_task_is_what_it_gets() -> None:
-    """PLC-6: even where a tighter place has come up; and it takes another while its own is not free yet."""
+def test_a_task_gets_its_reservation() -> None:
+    """PLC-6: even if a tighter fit exists; and it takes another worker while its own is not free yet."""
     workers = [a_worker(0), a_worker(1, used=Resources(7_000, 7 * GIB))]
     workers[0].keep("task_1", Resources(8_000))
     index = opened(workers)

@@ -1,4 +1,4 @@
-"""What is told of a change of clocks is what happens then."""
+"""The description of a clock change matches what happens then."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ SPRING = datetime(2027, 4, 1, tzinfo=UTC)
 @pytest.mark.parametrize(
     ("cron", "now", "sentence"),
     [
-        ("30 2 * * *", AUTUMN, f"{FORWARD}: what is due from 02:00 to 03:00 comes once, at 03:00"),
-        ("*/20 * * * *", AUTUMN, f"{FORWARD}: nothing comes from 02:00 to 03:00, which no clock shows"),
-        ("30 2 * * *", SPRING, f"{BACK}: what is due from 02:00 to 03:00 comes once, the first time"),
-        ("*/20 * * * *", SPRING, f"{BACK}: what is due from 02:00 to 03:00 comes both times"),
+        ("30 2 * * *", AUTUMN, f"{FORWARD}: windows from 02:00 to 03:00 fire once, at 03:00"),
+        ("*/20 * * * *", AUTUMN, f"{FORWARD}: windows from 02:00 to 03:00 don't exist and don't fire"),
+        ("30 2 * * *", SPRING, f"{BACK}: windows from 02:00 to 03:00 fire once, the first time"),
+        ("*/20 * * * *", SPRING, f"{BACK}: windows from 02:00 to 03:00 fire twice"),
     ],
 )
-def test_a_change_that_is_felt_is_told(cron: str, now: datetime, sentence: str) -> None:
+def test_a_change_that_affects_the_trigger_is_described(cron: str, now: datetime, sentence: str) -> None:
     change = next_change(CronTrigger(cron=cron, timezone="Europe/Paris"), now)
 
     assert change is not None
     assert change.sentence == sentence
 
 
-def test_what_is_told_is_what_happens() -> None:
+def test_the_description_matches_the_windows() -> None:
     named, paced = (CronTrigger(cron=cron, timezone="Europe/Paris") for cron in ("30 2 * * *", "*/20 * * * *"))
     forward, back = next_change(named, AUTUMN), next_change(named, SPRING)
 
@@ -54,11 +54,11 @@ def test_what_is_told_is_what_happens() -> None:
         IntervalTrigger(every_seconds=60),
     ],
 )
-def test_what_is_not_felt_is_not_told(trigger: CronTrigger | IntervalTrigger) -> None:
+def test_a_change_that_does_not_affect_the_trigger_is_not_described(trigger: CronTrigger | IntervalTrigger) -> None:
     assert next_change(trigger, AUTUMN) is None
 
 
-def test_a_change_that_was_is_not_told_again() -> None:
+def test_a_past_change_is_not_described_again() -> None:
     trigger = CronTrigger(cron="30 2 * * *", timezone="Europe/Paris")
     first = next_change(trigger, AUTUMN)
 

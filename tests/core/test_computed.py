@@ -52,7 +52,7 @@ def params_of(desk: Desk) -> dict[str, object]:
         (EventTrigger(type="x", expected=TOKYO), "2026-07-01T08:30:00+09:00"),
     ],
 )
-def test_the_window_is_told_in_the_zone_of_its_trigger(trigger: Trigger, text: str) -> None:
+def test_the_window_is_formatted_in_the_zone_of_its_trigger(trigger: Trigger, text: str) -> None:
     spec = ScheduleSpec(
         name="a",
         job="etl",
@@ -62,7 +62,7 @@ def test_the_window_is_told_in_the_zone_of_its_trigger(trigger: Trigger, text: s
     assert compute_params(spec, LATE) == {"at": text, "day": f"d {text[:10]}"}
 
 
-def test_what_is_computed_goes_over_what_is_said_and_under_what_a_person_says() -> None:
+def test_computed_parameters_override_static_ones_and_yield_to_the_users() -> None:
     desk = Desk(a_spec(computed=DAY | {"x": "x"}, params=msgspec.Raw(b'{"day": "never", "n": 1}')))
     desk.due(NOON + HOUR)
     assert params_of(desk) == {"day": "2026-01-01", "x": "x", "n": 1}
@@ -70,7 +70,7 @@ def test_what_is_computed_goes_over_what_is_said_and_under_what_a_person_says() 
     assert params_of(desk) == {"day": ["mine"], "x": "x", "n": 1}
 
 
-def test_a_window_that_is_asked_for_again_has_its_own_day_and_not_todays() -> None:
+def test_a_repeated_window_has_its_own_day_and_not_todays() -> None:
     desk = Desk(a_spec(computed=DAY), created_at=NOON)
     window = NOON - timedelta(days=3)
     desk.trigger(NOON + 0.5 * HOUR, TriggerWish(by="ann", window_at=window))
@@ -79,14 +79,14 @@ def test_a_window_that_is_asked_for_again_has_its_own_day_and_not_todays() -> No
     assert params_of(desk) == {"day": "2025-12-29"}
 
 
-def test_an_event_is_added_as_ever() -> None:
+def test_the_event_is_added_to_computed_parameters() -> None:
     desk = Desk(a_spec(EventTrigger(type="orders.ready"), computed=DAY))
     desk.receive(NOON + HOUR, an_event(1, NOON + HOUR))
     assert params_of(desk)["day"] == "2026-01-01"
     assert params_of(desk)["event"]["id"] == "e1"  # type: ignore[index]
 
 
-def test_the_condition_sees_what_is_computed() -> None:
+def test_the_condition_sees_computed_parameters() -> None:
     first, second = Condition(expression="params.day == '2026-01-01'"), Condition(expression="params.day == 'x'")
     for condition, outcome in ((first, Outcome.RAN), (second, Outcome.CONDITION_FALSE)):
         desk = Desk(a_spec(computed=DAY, condition=condition))
@@ -94,14 +94,14 @@ def test_the_condition_sees_what_is_computed() -> None:
         assert desk.outcomes() == [outcome]
 
 
-def test_a_window_whose_parameters_can_not_be_computed_is_left_out_with_the_reason() -> None:
-    """The schedule goes on: the next window may be better off."""
+def test_a_window_whose_parameters_fail_is_skipped_with_the_reason() -> None:
+    """The schedule continues: the next window may succeed."""
     desk = Desk(a_spec(computed={"day": f"{{{{ scheduled_for{'|plus_days(1000000)' * 3} }}}}"}))
     ruling = desk.due(NOON + HOUR)
     assert desk.outcomes() == [Outcome.SKIPPED]
-    assert desk.latest().because.startswith("its parameters can't be computed: day: it needs a time")
+    assert ": day: " in desk.latest().because
     assert (desk.row.paused, desk.row.next_at, ruling.runs) == (False, NOON + 2 * HOUR, ())
-    with pytest.raises(Refused, match="can't be computed"):
+    with pytest.raises(Refused, match="params"):
         desk.trigger(NOON + HOUR, TriggerWish(by="ann"))
     desk.trigger(NOON + HOUR, TriggerWish(by="ann", params='{"day": "2026-01-01"}'))
     assert params_of(desk) == {"day": "2026-01-01"}
@@ -110,7 +110,7 @@ def test_a_window_whose_parameters_can_not_be_computed_is_left_out_with_the_reas
 def test_parameters_stay_within_their_size() -> None:
     desk = Desk(a_spec(computed={f"p{number}": "x" * 16_000 for number in range(20)}))
     desk.due(NOON + HOUR)
-    assert desk.latest().because == "its parameters can't be computed: they get larger than 262144 bytes"
+    assert "262144 bytes" in desk.latest().because
 
 
 @pytest.mark.parametrize(
@@ -122,18 +122,18 @@ def test_parameters_stay_within_their_size() -> None:
         ({"day": "{% if x %}"}, "computed.day", "statements"),
         ({"day": "{{ scheduled_for.day }}"}, "computed.day", "is not there"),
         ({"day": "{{ scheduled_for|plus_days('x') }}"}, "computed.day", "whole number of days"),
-        ({"": "x"}, "computed['']", "1 to 128 characters"),
-        ({"a\0": "x"}, "computed", "1 to 128 characters"),
+        ({"": "x"}, "computed['']", "1 to 128"),
+        ({"a\0": "x"}, "computed", "1 to 128"),
         ({"a": "x\ud800"}, "computed.a", "surrogate"),
-        ({f"p{number}": "x" for number in range(MOST_COMPUTED + 1)}, "computed", "there are 51, 50 are allowed"),
+        ({f"p{number}": "x" for number in range(MOST_COMPUTED + 1)}, "computed", f"limit of {MOST_COMPUTED}"),
     ],
 )
-def test_what_can_not_be_computed_is_refused_beforehand(computed: dict[str, str], where: str, why: str) -> None:
+def test_an_invalid_template_is_refused(computed: dict[str, str], where: str, why: str) -> None:
     [fault] = check_schedule(replace(a_spec(), computed=computed), NOON)
     assert fault.where.startswith(where)
     assert why in fault.why
 
 
-def test_a_good_one_is_taken_and_what_is_not_said_is_not_stored() -> None:
+def test_a_valid_template_is_accepted_and_defaults_are_not_stored() -> None:
     assert check_schedule(a_spec(PARIS, computed=DAY), NOON) == []
     assert b"computed" not in msgspec.json.encode(a_spec())

@@ -1,4 +1,4 @@
-"""What may be written, what it means in dates, and in words (TRG-1)."""
+"""Cron expressions: syntax, dates and descriptions (TRG-1)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def first_days(text: str, count: int) -> list[str]:
     ],
 )
 def test_two_ways_to_write_the_same(written: str, same: str) -> None:
-    """They may differ where clocks change, if only one begins with `*`."""
+    """They may differ across clock changes, if only one begins with `*`."""
     one, other = parse(written), parse(same)
     fields = ("seconds", "minutes", "hours", "days", "months", "weekdays", "nth_weekdays", "last_weekdays")
     assert [getattr(one, field) for field in fields] == [getattr(other, field) for field in fields]
@@ -91,17 +91,17 @@ def test_dates(text: str, expected: list[str]) -> None:
         ("61 24 * * *", {"minute": "61 is not from 0 to 59", "hour": "24 is not from 0 to 23"}),
         ("*/0 * * * *", {"minute": "'*/0': a step is from 1 to 60, not 0"}),
         ("*/90 * * * *", {"minute": "'*/90': a step is from 1 to 60, not 90"}),
-        ("0 22-2 * * *", {"hour": "'22-2' runs backwards: write 22-23,0-2, or turn it round"}),
+        ("0 22-2 * * *", {"hour": "'22-2' runs backwards: write 22-23,0-2, or reverse it"}),
         ("0 0 * * MONDAY", {"day of week": "did you mean MON?"}),
         ("0 0 * * L", {"day of week": "L needs its weekday: FRIL is the last Friday"}),
         ("0 0 * * 5#6", {"day of week": "'5#6': a month has the first to the fifth of a weekday, #1 to #5"}),
         ("0 0 15W * *", {"day of month": "'15W' is not supported; there are L"}),
         ("H * * * *", {"minute": "'H' is not supported: choose a value, and spread the starts with jitter_seconds"}),
         ("? * * * *", {"minute": "? stands for the day of month or the day of week only"}),
-        ("*-5 * * * *", {"minute": "'*-5': * has no end, it is all there is"}),
-        ("1,,2 * * * *", {"minute": "a comma has nothing beside it"}),
-        ("-1 * * * *", {"minute": "'-1' is no value from 0 to 59, range or step"}),
-        ("٣ * * * *", {"minute": "is no value from 0 to 59, range or step"}),
+        ("*-5 * * * *", {"minute": "'*-5': * can't start a range"}),
+        ("1,,2 * * * *", {"minute": "empty list item"}),
+        ("-1 * * * *", {"minute": "'-1' is not a value from 0 to 59, range or step"}),
+        ("٣ * * * *", {"minute": "is not a value from 0 to 59, range or step"}),
         ("", {"cron": "has 0 fields; it needs 5 (minute, hour, day of month, month, day of week), or 6"}),
         ("0 0 1 1 * 2026 x", {"cron": "has 7 fields"}),
         ("hourly", {"cron": "has 1 field; it needs 5"}),
@@ -110,8 +110,8 @@ def test_dates(text: str, expected: list[str]) -> None:
         ("0 " * 200, {"cron": "is longer than 256 characters"}),
     ],
 )
-def test_what_is_wrong_is_named(text: str, faults: dict[str, str]) -> None:
-    """The field, and the reason; every one of them."""
+def test_every_fault_is_reported(text: str, faults: dict[str, str]) -> None:
+    """With its field and its reason."""
     with pytest.raises(Refused) as refused:
         parse(text)
     assert [fault.where for fault in refused.value.faults] == list(faults)
@@ -120,8 +120,8 @@ def test_what_is_wrong_is_named(text: str, faults: dict[str, str]) -> None:
 
 
 @given(st.text(alphabet="0123456789*/-,#LW? @abcMONJAN\x00é", max_size=40))
-def test_anything_else_is_refused(text: str) -> None:
-    """Whatever is written, it is understood and can be said in words, or refused."""
+def test_any_other_text_is_parsed_or_refused(text: str) -> None:
+    """Any text is either parsed and described, or refused."""
     with suppress(Refused):
         assert explain(parse(text))
 
@@ -152,6 +152,6 @@ def test_anything_else_is_refused(text: str) -> None:
         ("0 0 * 12 *", "every day in December at 00:00"),
     ],
 )
-def test_words(text: str, words: str) -> None:
-    """So that somebody can check what they wrote."""
+def test_descriptions(text: str, words: str) -> None:
+    """For people to check what they wrote."""
     assert explain(parse(text)) == words

@@ -64,7 +64,7 @@ def moments(draw: st.DrawFn) -> tuple[ZoneInfo, datetime]:
 @settings(max_examples=80, derandomize=True)
 @given(expression=expressions(seconds=False), moment=moments())
 def test_cronsim_agrees(expression: Expression, moment: tuple[ZoneInfo, datetime]) -> None:
-    """Five fields, any zone; what keeps a pace only where clocks change at full hours, and don't skip midnight."""
+    """Five fields, any zone; periodic ones only where clocks change at full hours, and don't skip midnight."""
     zone, start = moment
     theirs = [window.astimezone(UTC) for window in islice(CronSim(expression.text, start.astimezone(zone)), WINDOWS)]
     met = met_between(zone, start, theirs[-1])
@@ -85,7 +85,7 @@ def test_cronsim_agrees_where_no_clock_changes(expression: Expression, moment: t
 @settings(max_examples=60, derandomize=True)
 @given(expression=expressions(seconds=False), moment=moments())
 def test_croniter_agrees(expression: Expression, moment: tuple[ZoneInfo, datetime]) -> None:
-    """By date alone; what names times over a gap, and what keeps a pace over an overlap."""
+    """By date alone; fixed times over a gap, periodic ones over an overlap."""
     zone, start = moment
     expression = expression._replace(weekday=ANY_WEEKDAY)
     theirs = theirs_of_croniter(expression.text, zone, start)
@@ -95,7 +95,7 @@ def test_croniter_agrees(expression: Expression, moment: tuple[ZoneInfo, datetim
 
 
 def test_cronsim_loses_windows_where_clocks_change_by_half_an_hour() -> None:
-    """Lord Howe, 5 April 2026, 02:00 becomes 01:30. If this fails, cronsim has been mended: see the docstring above."""
+    """Lord Howe, 5 April 2026, 02:00 becomes 01:30. If this fails, cronsim has been fixed: see the docstring above."""
     start = datetime(2026, 4, 5, 0, 30, tzinfo=LORD_HOWE)
     lost = datetime(2026, 4, 5, 4, 0, tzinfo=LORD_HOWE)
     assert lost in ours("*/15 4 * * *", LORD_HOWE, start)
@@ -103,7 +103,7 @@ def test_cronsim_loses_windows_where_clocks_change_by_half_an_hour() -> None:
 
 
 def test_cronsim_sees_a_midnight_that_no_clock_shows() -> None:
-    """Santiago, 6 September 2026: the day begins at 01:00. If this fails, cronsim has been mended."""
+    """Santiago, 6 September 2026: the day begins at 01:00. If this fails, cronsim has been fixed."""
     start = datetime(2026, 9, 5, 23, 59, tzinfo=SANTIAGO)
     assert ours("*/30 */2 * * 0", SANTIAGO, start)[0] == datetime(2026, 9, 6, 2, 0, tzinfo=SANTIAGO)
     assert next(CronSim("*/30 */2 * * 0", start)).astimezone(UTC) == datetime(2026, 9, 6, 4, 0, tzinfo=UTC)
@@ -119,7 +119,7 @@ def test_cronsim_leaves_six_fields_alone() -> None:
 
 
 def test_croniter_fires_twice_in_an_overlap() -> None:
-    """And once after a gap, what would have been due in it and keeps a pace."""
+    """And once after a gap, for a periodic expression that was due in it."""
     overlap = datetime(2026, 11, 1, tzinfo=NEW_YORK)
     assert [window.astimezone(NEW_YORK).day for window in theirs_of_croniter("30 1 * * *", NEW_YORK, overlap)[:2]] == [
         1,

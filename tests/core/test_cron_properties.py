@@ -44,7 +44,7 @@ def test_windows_are_those_that_the_clock_shows(expression: Expression, moment: 
 def test_next_and_previous_are_neighbours(
     expression: Expression, moment: tuple[ZoneInfo, datetime], microseconds: int
 ) -> None:
-    """Whatever instant one asks from, also between two seconds."""
+    """From any instant, also between two seconds."""
     zone, start = moment
     cron, instant = parse(expression.text), start + timedelta(microseconds=microseconds)
     following = next_after(cron, zone, instant)
@@ -60,7 +60,7 @@ def test_next_and_previous_are_neighbours(
 
 @settings(max_examples=60)
 @given(expression=expressions(), moment=moments(), days=st.integers(0, 900))
-def test_what_is_counted_adds_up(expression: Expression, moment: tuple[ZoneInfo, datetime], days: int) -> None:
+def test_counts_add_up(expression: Expression, moment: tuple[ZoneInfo, datetime], days: int) -> None:
     """A span counts as its two parts do, wherever it is cut."""
     zone, cut = moment
     cron, start, end = parse(expression.text), cut - timedelta(days=days), cut + timedelta(days=days)
@@ -71,7 +71,7 @@ def test_what_is_counted_adds_up(expression: Expression, moment: tuple[ZoneInfo,
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
 def test_every_change_of_every_zone(soak_scale: float) -> None:
-    """All changes of 2000 to 2040: what names times, and what keeps a pace."""
+    """All changes of 2000 to 2040: fixed times, and periodic expressions."""
     chance = Random(7)
     every_hour = Written("*", frozenset(range(24)))
     for name, year in product(zone_names(), range(2000, 2041)):
@@ -98,7 +98,7 @@ def test_many_expressions(soak_scale: float) -> None:
 
 
 def several(chance: Random, of: int, most: int) -> Written:
-    """A list of up to so many values."""
+    """A list of up to `most` values."""
     values = chance.sample(range(of), chance.randint(1, most))
     return Written(",".join(map(str, values)), frozenset(values))
 

@@ -1,4 +1,4 @@
-"""Zones and days on which something happens, and what is due on them (TRG-2, and 29 February)."""
+"""Windows on special days of special zones (TRG-2, and 29 February)."""
 
 from __future__ import annotations
 
@@ -136,8 +136,8 @@ TABLE = {
 
 
 @pytest.mark.parametrize(("zone_name", "text", "start", "expected"), TABLE.values(), ids=TABLE)
-def test_what_is_due(zone_name: str, text: str, start: str, expected: list[str]) -> None:
-    """Each window is the next after the one before, the previous before the one after, and they are all that count."""
+def test_windows_of_special_days(zone_name: str, text: str, start: str, expected: list[str]) -> None:
+    """Next, previous and count agree on the windows."""
     zone, cron = ZoneInfo(zone_name), parse(text)
     windows = [datetime.fromisoformat(each) for each in expected]
     began = datetime.fromisoformat(start)
@@ -150,8 +150,8 @@ def test_what_is_due(zone_name: str, text: str, start: str, expected: list[str])
     assert count_between(cron, zone, began, windows[-1]) == len(windows)
 
 
-def test_what_never_comes() -> None:
-    """There is no 30 February, and looking for it ends."""
+def test_an_expression_that_never_matches() -> None:
+    """There is no 30 February, and the search ends."""
     cron, utc = parse("0 0 30 2 *"), ZoneInfo("UTC")
     assert next_after(cron, utc, datetime(2026, 1, 1, tzinfo=UTC)) is None
     assert previous_before(cron, utc, datetime(2026, 1, 1, tzinfo=UTC)) is None
@@ -170,7 +170,7 @@ def test_the_ends_of_the_calendar(text: str) -> None:
 
 
 def test_a_zone_is_an_iana_name() -> None:
-    """Nothing that happens to be a file beside the zones is one."""
+    """Files beside the zones are not zones."""
     assert find_zone("Europe/Paris") is not None
     for name in (
         "",
@@ -185,5 +185,5 @@ def test_a_zone_is_an_iana_name() -> None:
     ):
         assert find_zone(name) is None
         assert zone_fault(name) is not None
-    assert zone_fault("europe/paris") == "'europe/paris' is no IANA time zone, did you mean Europe/Paris?"
+    assert zone_fault("europe/paris") == "'europe/paris' is not an IANA time zone, did you mean Europe/Paris?"
     assert zone_fault("UTC") is None

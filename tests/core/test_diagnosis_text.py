@@ -41,7 +41,7 @@ WAITING = Diagnosis(
     gates=(
         Gate(name="upstream", passed=Passed.YES, says="3 of 3"),
         Gate(name="tenant quota", passed=Passed.HOLDS, says="14 of 14"),
-        Gate(name="room", passed=Passed.NOT_REACHED),
+        Gate(name="capacity", passed=Passed.NOT_REACHED),
     ),
     in_the_way=(InTheWay(kind="task", id="task_2", says="train-42 (running 41m)", tenant="acme"),),
     others_in_the_way=2,
@@ -58,36 +58,36 @@ def test_the_seven_lines_in_their_order() -> None:
     assert as_plain(WAITING) == (
         "TENANT_OVER_QUOTA  acme/train/fit, QUEUED for 9m 00s: acme uses 14 of 14 cores\n"
         "  expected    in 4m 00s to 8m 00s (12:04:00 to 12:08:00 UTC); 20 runs of train\n"
-        "  gates       ✓ upstream 3 of 3  ✗ tenant quota 14 of 14  · room\n"
+        "  gates       ✓ upstream 3 of 3  ✗ tenant quota 14 of 14  · capacity\n"
         "  in the way  train-42 (running 41m)\n"
         "              and 2 more\n"
         "  ruled out   not your code · workers are healthy\n"
         "  you can     wait\n"
         "              free your own: starts on w-07\n"
         "                mainspring cancel task_2\n"
-        "              for more (ask an operator)\n"
+        "              for more (needs an operator)\n"
         "                mainspring quota set acme --burst-cpu 8\n"
         "  as of       0.8s ago, batch 48,211\n"
     )
 
 
-def test_a_line_that_has_nothing_to_say_is_left_out() -> None:
+def test_an_empty_line_is_omitted() -> None:
     bare = Diagnosis(
         subject="task_1", name="acme/etl/load", tenant="acme", state="SUCCEEDED", since=NOON, reason=None,
         verdict="Succeeded", at=NOON, by="rows", age_seconds=0.0,
     )  # fmt: skip
 
-    assert as_plain(bare) == "SUCCEEDED  acme/etl/load: Succeeded\n  as of       now, as the store says\n"
+    assert as_plain(bare) == "SUCCEEDED  acme/etl/load: Succeeded\n  as of       now, from the store\n"
 
 
-def test_what_is_too_old_says_so() -> None:
+def test_a_stale_diagnosis_is_marked() -> None:
     old = replace(WAITING, age_seconds=STALE_SECONDS + 12, acts=())
 
     assert old.is_stale()
-    assert as_plain(old).endswith("  as of       22s ago, batch 48,211, too old for advice\n")
+    assert as_plain(old).endswith("  as of       22s ago, batch 48,211, too old for suggestions\n")
 
 
-def test_markdown_has_commands_as_code_and_escapes_what_users_wrote() -> None:
+def test_markdown_formats_commands_as_code_and_escapes_user_text() -> None:
     named = replace(WAITING, verdict="its <b>error</b> was `a|b`\n# not a title")
 
     text = as_markdown(named)
@@ -98,7 +98,7 @@ def test_markdown_has_commands_as_code_and_escapes_what_users_wrote() -> None:
     assert "\n- **as of**: 0.8s ago, batch 48,211\n" in text
 
 
-def test_no_text_commands_a_terminal_or_breaks_a_line() -> None:
+def test_user_text_can_neither_control_a_terminal_nor_break_a_line() -> None:
     hostile = replace(WAITING, verdict="\x1b[2Jgone\nTWO", name="a\tb\u202e")
 
     text = as_plain(hostile)
@@ -111,8 +111,8 @@ def test_no_text_commands_a_terminal_or_breaks_a_line() -> None:
 @pytest.mark.parametrize(
     ("expected", "words"),
     [
-        (Expected(foresight=Foresight.NEVER, basis="nobody has it"), "will never start: nobody has it"),
-        (Expected(foresight=Foresight.CANNOT_SAY, basis="too new"), "cannot say: too new"),
+        (Expected(foresight=Foresight.NEVER, basis="no worker has it"), "will never start: no worker has it"),
+        (Expected(foresight=Foresight.CANNOT_SAY, basis="too new"), "unknown: too new"),
         (replace(IN_A_WHILE, earliest=NOON, latest=NOON), "now; 20 runs of train"),
         (replace(IN_A_WHILE, earliest=NOON, latest=NOON + MINUTE), "within 1m 00s (by 12:01:00 UTC); 20 runs of train"),
         (replace(IN_A_WHILE, latest=NOON + 4 * MINUTE), "in 4m 00s (12:04:00 UTC); 20 runs of train"),
@@ -122,22 +122,22 @@ def test_no_text_commands_a_terminal_or_breaks_a_line() -> None:
         ),
     ],
 )
-def test_a_start_in_words(expected: Expected, words: str) -> None:
+def test_an_expected_start_is_formatted(expected: Expected, words: str) -> None:
     assert say_expected(expected, NOON) == words
 
 
-def test_what_would_be_in_words() -> None:
+def test_a_what_if_is_formatted() -> None:
     victims = (
         Victim(task="acme/train/fit", tenant="acme", priority=Priority.P2, worker="w-07"),
         Victim(task="", tenant="", priority=Priority.P2, worker=""),
     )
-    now = Expected(foresight=Foresight.RANGE, basis="nothing holds it up", earliest=NOON, latest=NOON)
+    now = Expected(foresight=Foresight.RANGE, basis="nothing blocks it", earliest=NOON, latest=NOON)
     starts = Outcome(starts_now=True, worker="w-07", victims=victims, expected=now, holds="", at=NOON)
-    waits = Outcome(starts_now=False, worker=None, victims=(), expected=IN_A_WHILE, holds="no room", at=NOON)
+    waits = Outcome(starts_now=False, worker=None, victims=(), expected=IN_A_WHILE, holds="no capacity", at=NOON)
 
     assert outcome_as_plain(starts, ["cpu 2", "priority P0"]) == (
-        "starts on w-07 once room is made  with: cpu 2, priority P0\n"
-        "  pushes out  acme/train/fit (P2, acme) on w-07\n"
+        "starts on w-07 after preemption  with: cpu 2, priority P0\n"
+        "  preempts    acme/train/fit (P2, acme) on w-07\n"
         "              a task of another tenant (P2)\n"
         "  as of       12:00:00 UTC\n"
     )

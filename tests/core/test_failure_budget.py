@@ -1,4 +1,4 @@
-"""How many tasks of a tenant failed in the last hour (ADM-5)."""
+"""The failure budget: failed tasks of a tenant in the last hour (ADM-5)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_failures_count_for_an_hour_by_tenant() -> None:
     assert tallies.count("other", NOON) == 1
 
 
-def test_a_row_has_what_was_counted_in_its_five_minutes() -> None:
+def test_a_row_has_the_count_of_its_five_minutes() -> None:
     tallies = FailureTallies()
     tallies.record("pool", "acme", NOON + minutes(1))
 
@@ -36,7 +36,7 @@ def test_a_row_has_what_was_counted_in_its_five_minutes() -> None:
     assert (later.since, later.failures) == (NOON + minutes(5), 1)
 
 
-def test_what_was_counted_goes_on_from_the_rows() -> None:
+def test_counting_continues_from_the_rows() -> None:
     before, after = FailureTallies(), FailureTallies()
     rows = [before.record("pool", "acme", NOON + minutes(minute)) for minute in (0, 1, 10)]
 
@@ -46,7 +46,7 @@ def test_what_was_counted_goes_on_from_the_rows() -> None:
     assert after.record("pool", "acme", NOON + minutes(11)).failures == 2
 
 
-def test_what_is_forgotten_is_not_asked_for_again() -> None:
+def test_dropped_counts_stay_dropped() -> None:
     tallies = FailureTallies()
     tallies.record("pool", "acme", NOON)
     assert tallies.has("acme")

@@ -1,4 +1,4 @@
-"""Who has a line, and who of them may have more."""
+"""The index of tenants by the shapes of their queues."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ steps = st.tuples(st.sampled_from(("join", "leave", "pass over", "let try", "let
 
 
 def pairs(owners: dict[Shape, dict[str, None]]) -> set[tuple[str, Shape]]:
-    """Tenants and shapes, one by one."""
+    """Pairs of tenant and shape."""
     assert all(owners.values()), "no shape is there without a tenant"
     return {(tenant, shape) for shape, tenants in owners.items() for tenant in tenants}
 
 
 @given(st.lists(steps, max_size=60))
-def test_those_who_try_are_all_owners_but_those_who_are_passed_over(taken: list[tuple[str, str, Shape]]) -> None:
-    """Whatever happens, in whatever order."""
+def test_trying_is_all_without_skipped_tenants(taken: list[tuple[str, str, Shape]]) -> None:
+    """After any sequence of changes."""
     owners = LineOwners()
     lines: set[tuple[str, Shape]] = set()
     sated: set[str] = set()
@@ -50,8 +50,8 @@ def test_those_who_try_are_all_owners_but_those_who_are_passed_over(taken: list[
         assert pairs(owners.trying) == {line for line in lines if line[0] not in sated}
 
 
-def test_some_may_be_let_try() -> None:
-    """The others stay passed over."""
+def test_some_tenants_can_be_retried() -> None:
+    """The others stay skipped."""
     owners = LineOwners()
     for tenant in TENANTS:
         owners.join(tenant, SHAPES[0])

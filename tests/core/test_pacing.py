@@ -1,4 +1,4 @@
-"""A bucket of tokens."""
+"""Token buckets."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def test_a_full_bucket_has_its_burst_and_fills_up_again() -> None:
     assert (bucket.left(100.0), bucket.left(100.5), bucket.left(200.0)) == (0, 5, 20)
 
 
-def test_it_says_how_long_until_there_is_enough() -> None:
+def test_the_time_until_enough_tokens() -> None:
     bucket = Bucket(PACE, 0.0)
     assert bucket.seconds_to(20) == 0.0
     bucket.take(20)
     assert (bucket.seconds_to(5), bucket.seconds_to(1_000)) == (0.5, 2.0)
 
 
-def test_a_life_that_stands_still_gives_nothing() -> None:
+def test_without_passing_time_there_are_no_tokens() -> None:
     bucket = Bucket(PACE, 50.0)
     bucket.take(20)
     assert bucket.left(10.0) == 0
@@ -32,7 +32,7 @@ def test_a_life_that_stands_still_gives_nothing() -> None:
 
 
 @given(steps=st.lists(st.tuples(st.floats(0, 3), st.integers(0, 50)), max_size=50))
-def test_never_more_goes_than_the_burst_and_the_rate_allow(steps: list[tuple[float, int]]) -> None:
+def test_no_more_is_taken_than_burst_and_rate_allow(steps: list[tuple[float, int]]) -> None:
     bucket, life, gone = Bucket(PACE, 0.0), 0.0, 0
     for seconds, wanted in steps:
         life += seconds

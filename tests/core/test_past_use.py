@@ -1,4 +1,4 @@
-"""What tenants had of late, for those who have equal shares now (PLC-4)."""
+"""Recent usage, the tie-breaker between equal shares (PLC-4)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ CORE = Resources(1_000)
 
 
 def had(past: PastUse, tenant: str, *, seconds: float = 1.0, weight: float = 1.0, room: Resources = CORE) -> None:
-    """A tenant has had a room."""
+    """Charge a tenant for a lease."""
     past.add(tenant, room, POOL, seconds=seconds, weight=weight)
 
 
-def test_who_had_least_is_first_and_nobody_is_preferred_for_its_name() -> None:
-    """By the part of the pool, the time and the weight."""
+def test_the_least_usage_is_first_and_names_do_not_matter() -> None:
+    """By the fraction of the pool, the time and the weight."""
     past = PastUse()
     had(past, "long", seconds=9.0)
     had(past, "short")
@@ -26,15 +26,15 @@ def test_who_had_least_is_first_and_nobody_is_preferred_for_its_name() -> None:
     assert past.least_first(tenants) == ["new-2", "new-1", "heavy", "short", "large", "long"]
 
 
-def test_a_room_that_took_no_time_counts() -> None:
-    """Tasks that take no time go round, too."""
+def test_a_lease_that_took_no_time_counts() -> None:
+    """Tasks that take no time take turns, too."""
     past = PastUse()
     had(past, "a", seconds=0.0)
     assert past.least_first(["a", "b"]) == ["b", "a"]
 
 
-def test_who_comes_late_begins_where_those_are_who_are_served() -> None:
-    """Nobody saves up more than one room comes to."""
+def test_a_late_tenant_begins_at_the_level_of_those_that_are_served() -> None:
+    """No tenant saves up more than one lease."""
     past = PastUse()
     for _ in range(100):
         past.serve("a")
@@ -43,8 +43,8 @@ def test_who_comes_late_begins_where_those_are_who_are_served() -> None:
     assert past.of("a") > past.of("late") > 0.97 * past.of("a")
 
 
-def test_those_who_had_no_more_than_all_are_forgotten() -> None:
-    """What is remembered is bounded by who was served of late."""
+def test_tenants_at_the_common_level_are_forgotten() -> None:
+    """Memory is bounded by the recently served tenants."""
     past = PastUse()
     for number in range(5_000):
         for _ in range(3):

@@ -44,8 +44,8 @@ def test_a_worker_with_everything_has_no_obstacle() -> None:
         (a_worker(disk="hdd"), Hindrance.LABEL, "w0 has no label disk=ssd"),
         (a_worker(zone="us-1"), Hindrance.ZONE, "w0 is in zone us-1, not eu-1"),
         (a_worker(zone=""), Hindrance.ZONE, "w0 is in zone none, not eu-1"),
-        (a_worker(total=Resources(1_000, 2**32)), Hindrance.TOO_BIG, "1000 cpu_millis in all, 2000 are needed"),
-        (a_worker(used=Resources(3_000)), Hindrance.NO_ROOM, "1000 cpu_millis left, 2000 are needed"),
+        (a_worker(total=Resources(1_000, 2**32)), Hindrance.TOO_BIG, "1000 cpu_millis in total, 2000 needed"),
+        (a_worker(used=Resources(3_000)), Hindrance.NO_ROOM, "1000 cpu_millis free, 2000 needed"),
     ],
 )
 def test_each_obstacle_is_named(worker: Worker, kind: Hindrance, detail: str) -> None:
@@ -67,7 +67,7 @@ def test_a_worker_that_is_held_gets_nothing_new_and_says_why(hold: Hold) -> None
     assert OpenWorkers().update(worker) is False
 
 
-def test_a_worker_that_leaves_gets_nothing_new() -> None:
+def test_a_leaving_worker_takes_nothing_new() -> None:
     """WRK-9."""
     worker = a_worker()
     worker.leaving = True
@@ -78,8 +78,8 @@ def test_a_worker_that_leaves_gets_nothing_new() -> None:
     assert OpenWorkers().update(worker) is False
 
 
-def test_a_label_without_a_value_is_there_with_any() -> None:
-    """WRK-3: a worker that serves a handler has its label, whatever it says there."""
+def test_a_label_without_a_value_matches_any() -> None:
+    """WRK-3: a worker that serves a handler has its label, with any value."""
     shape = Shape(resources=NOTHING, labels=(("handler/load", ""),))
     worker = a_worker()
     [found] = obstacles(shape, worker)
@@ -96,14 +96,14 @@ def test_a_worker_that_has_refused_a_shape_is_not_asked_again() -> None:
     assert [found.kind for found in obstacles(SHAPE, worker)] == [Hindrance.REFUSED]
 
 
-def test_all_obstacles_are_named_not_just_the_first() -> None:
-    """Why is it not running: all of it."""
+def test_all_obstacles_are_listed_not_just_the_first() -> None:
+    """For diagnosis."""
     worker = a_worker(status=WorkerStatus.LOST, disk="hdd", zone="us-1", total=Resources(1))
     assert len(obstacles(SHAPE, worker)) == 5
 
 
 def test_use_is_the_sum_over_leases_however_many_members_they_have() -> None:
-    """I-60, PLC-10: a group takes the room of one task."""
+    """I-60, PLC-10: a group takes the capacity of one task."""
     worker = a_worker()
     worker.leases = {
         name: Lease(id=name, worker_id="w0", tenant="acme", priority=Priority.P1, shape=SHAPE, members={})
@@ -117,10 +117,10 @@ def test_use_is_the_sum_over_leases_however_many_members_they_have() -> None:
     ("kin", "kind", "detail"),
     [
         (Kin(near=("w1", "w2")), Hindrance.NEAR, "w0 is not where extract ran"),
-        (Kin(apart=frozenset({"w0"})), Hindrance.APART, "w0 has load of the same run"),
+        (Kin(apart=frozenset({"w0"})), Hindrance.APART, "w0 runs load of the same run"),
     ],
 )
-def test_where_the_others_of_the_run_are_can_be_an_obstacle(kin: Kin, kind: Hindrance, detail: str) -> None:
+def test_affinity_can_be_an_obstacle(kin: Kin, kind: Hindrance, detail: str) -> None:
     """PLC-3: affinity and anti-affinity."""
     shape = Shape(resources=Resources(1_000), near=("extract",), apart=("load",))
     [found] = obstacles(shape, a_worker(), kin)
@@ -128,20 +128,20 @@ def test_where_the_others_of_the_run_are_can_be_an_obstacle(kin: Kin, kind: Hind
     assert obstacles(shape, a_worker(1), Kin(near=("w1",), apart=frozenset({"w0"}))) == []
 
 
-def test_a_worker_outside_the_zones_of_the_pool_gets_nothing() -> None:
-    """ADM-8: where the data may be holds for every worker that registers."""
+def test_a_worker_outside_the_zones_of_the_pool_takes_nothing() -> None:
+    """ADM-8: the zones of a pool apply to every worker that registers."""
     [found] = obstacles(SHAPE, a_worker(), zones=("eu-2", "eu-3"))
     assert found.kind is Hindrance.OUTSIDE
     assert obstacles(SHAPE, a_worker(), zones=("eu-2", "eu-1")) == []
 
 
-def test_kept_room_is_free_for_its_task_only() -> None:
-    """PLC-6: what was freed for one is not given to another."""
+def test_a_reservation_is_free_for_its_task_only() -> None:
+    """PLC-6: capacity freed for one task is not given to another."""
     worker = a_worker()
     worker.keep("task_1", Resources(3_000))
 
     [found] = obstacles(SHAPE, worker)
-    assert (found.kind, "4000 cpu_millis left, but keeps" in found.detail) == (Hindrance.KEPT, True)
+    assert (found.kind, "4000 cpu_millis free" in found.detail) == (Hindrance.KEPT, True)
     assert [one.kind for one in obstacles(SHAPE, worker, task_id="task_2")] == [Hindrance.KEPT]
     assert obstacles(SHAPE, worker, task_id="task_1") == []
 
@@ -151,8 +151,8 @@ def test_kept_room_is_free_for_its_task_only() -> None:
     assert (worker.kept, worker.kept_total, worker.free) == ({}, NOTHING, worker.total)
 
 
-def test_more_can_be_kept_than_is_there_while_it_is_being_freed() -> None:
-    """PLC-6: nothing fits until then, not even what asks for none of it."""
+def test_a_reservation_can_exceed_free_capacity_while_it_is_being_freed() -> None:
+    """PLC-6: nothing fits until then, not even a task that requests none of it."""
     worker = a_worker(used=Resources(3_000))
     worker.keep("task_1", Resources(2_000))
 
@@ -164,7 +164,7 @@ def test_more_can_be_kept_than_is_there_while_it_is_being_freed() -> None:
     assert obstacles(SHAPE, worker, task_id="task_1") == []
 
 
-def test_what_is_kept_for_a_task_is_said_anew_not_added() -> None:
+def test_a_new_reservation_of_a_task_replaces_the_old_one() -> None:
     """PLC-6: one reservation per task."""
     worker = a_worker()
     worker.keep("task_1", Resources(3_000))
@@ -175,8 +175,8 @@ def test_what_is_kept_for_a_task_is_said_anew_not_added() -> None:
 
 
 @given(st.randoms(use_true_random=False))
-def test_who_would_do_has_nothing_lasting_in_its_way(random: Random) -> None:
-    """`would_do` and `obstacles` are two readings of one rule: they may never differ."""
+def test_a_feasible_worker_has_no_permanent_obstacle(random: Random) -> None:
+    """`would_do` and `obstacles` implement one rule: they may never differ."""
     worker = a_worker(
         total=Resources(random.choice((1_000, 4_000)), 2**32, random.choice((0, 2))),
         used=random.choice((NOTHING, Resources(3_000))), status=random.choice(list(WorkerStatus)),

@@ -1,4 +1,4 @@
-"""Whom room is taken from: only whom it may be, as few as will do, and nobody for nothing (PLC-5, PLC-6, PLC-9)."""
+"""Preemption policy: only allowed victims, as few as possible, none without a gain (PLC-5, PLC-6, PLC-9)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Held(NamedTuple):
 
 
 def a_worker(name: str, cores: int, *held: Held, kept: int = 0) -> Worker:
-    """A worker with these leases, and perhaps room that is kept for a task called `kept on` it."""
+    """A worker with these leases, and perhaps a reservation for a task called `kept on` it."""
     worker = Worker(id=name, total=Resources(cores), status=WorkerStatus.READY)
     for number, one in enumerate(held):
         member = a_task(name=f"{name}.{number}", state=TaskState.RUNNING, tenant=one.tenant, priority=one.priority)
@@ -65,7 +65,7 @@ def decide(
     mode: Mode, cores: int, *workers: Worker, tenant: str = "mine", promised: dict[str, int] | None = None,
     over: frozenset[str] = frozenset(), seed: int = 0,
 ) -> Plan | None:  # fmt: skip
-    """The plan for a task of so many cores."""
+    """The plan for a task with this many cores."""
     quotas = {name: Quota(guaranteed=Resources(amount)) for name, amount in (promised or {}).items()}
     fleet = Fleet(
         now=NOON,
@@ -83,7 +83,7 @@ def decide(
 
 
 def use(*workers: Worker) -> dict[str, Resources]:
-    """What each tenant has, without what is going."""
+    """The usage of each tenant, without ending leases."""
     found: dict[str, Resources] = {}
     for worker in workers:
         for lease in worker.leases.values():
@@ -93,12 +93,12 @@ def use(*workers: Worker) -> dict[str, Resources]:
 
 
 def ids(plan: Plan | None) -> list[str]:
-    """Whom a plan takes room from."""
+    """The victims of a plan."""
     assert plan is not None
     return sorted(lease.id for lease in plan.victims)
 
 
-def test_p2_goes_before_p1_wherever_it_is() -> None:
+def test_p2_is_preempted_before_p1_on_any_worker() -> None:
     one = a_worker("one", 1, Held("a", P1, 1))
     two = a_worker("two", 4, *[Held("b", P2, 1, ran_seconds=900)] * 4)
 
@@ -106,14 +106,14 @@ def test_p2_goes_before_p1_wherever_it_is() -> None:
     assert ids(decide(Mode.PREEMPT, 1, one)) == ["one.0"]
 
 
-def test_p0_never_goes() -> None:
+def test_p0_is_never_preempted() -> None:
     worker = a_worker("one", 2, Held("a", P0, 2))
 
     assert decide(Mode.PREEMPT, 1, worker) is None
     assert decide(Mode.RECLAIM, 1, worker, promised={"mine": 8}) is None
 
 
-def test_burst_goes_before_what_is_guaranteed_and_then_the_fewest() -> None:
+def test_burst_is_preempted_before_guarantees_and_then_the_fewest() -> None:
     safe = a_worker("safe", 2, Held("safe", P2, 2))
     burst = a_worker("burst", 2, Held("free", P2, 1), Held("free", P2, 1))
 
@@ -121,14 +121,14 @@ def test_burst_goes_before_what_is_guaranteed_and_then_the_fewest() -> None:
     assert ids(decide(Mode.PREEMPT, 2, safe, burst)) == ["safe.0"]
 
 
-def test_of_as_many_those_that_lose_least() -> None:
+def test_of_equally_many_those_that_lose_least() -> None:
     worker = a_worker("one", 3, *(Held("a", P2, 1, ran_seconds=seconds) for seconds in (30, 10, 20)))
 
     assert ids(decide(Mode.PREEMPT, 1, worker)) == ["one.1"]
     assert ids(decide(Mode.PREEMPT, 2, worker)) == ["one.1", "one.2"]
 
 
-def test_what_is_going_already_is_waited_for_and_counts_once() -> None:
+def test_ending_leases_are_waited_for_and_count_once() -> None:
     worker = a_worker("one", 2, Held("a", P2, 1, going=True), Held("a", P2, 1))
 
     waits = decide(Mode.PREEMPT, 1, worker)
@@ -139,7 +139,7 @@ def test_what_is_going_already_is_waited_for_and_counts_once() -> None:
     assert ids(decide(Mode.PREEMPT, 1, worker)) == ["one.1"]
 
 
-def test_room_that_is_kept_for_less_important_ones_goes_before_anybody_is_stopped() -> None:
+def test_reservations_of_less_important_tasks_are_taken_over_before_preemption() -> None:
     worker = a_worker("one", 2, Held("a", P2, 1), kept=1)
 
     plan = decide(Mode.PREEMPT, 1, worker, over=frozenset({"kept on one"}))
@@ -151,7 +151,7 @@ def test_room_that_is_kept_for_less_important_ones_goes_before_anybody_is_stoppe
 
 
 @pytest.mark.parametrize(("promised", "goes"), [(0, 2), (1, 1), (2, 0)])
-def test_reclaiming_leaves_others_what_they_are_promised(promised: int, goes: int) -> None:
+def test_reclaiming_leaves_others_their_guarantee(promised: int, goes: int) -> None:
     worker = a_worker("one", 2, Held("other", P2, 1), Held("other", P2, 1))
     promises = {"mine": 9, "other": promised} if promised else {"mine": 9}
 
@@ -166,7 +166,7 @@ def test_reclaiming_takes_nothing_from_its_own_tenant() -> None:
     assert decide(Mode.RECLAIM, 1, worker, promised={"mine": 1}) is None
 
 
-def test_only_what_finds_a_place_elsewhere_is_moved() -> None:
+def test_only_leases_that_fit_elsewhere_are_moved() -> None:
     one = a_worker("one", 2, Held("a", P2, 1))
     two = a_worker("two", 2, Held("a", P1, 1))
     assert ids(decide(Mode.DEFRAGMENT, 2, one, two)) == ["one.0"]
@@ -178,7 +178,7 @@ def test_only_what_finds_a_place_elsewhere_is_moved() -> None:
     assert decide(Mode.DEFRAGMENT, 2, bound, two) is None
 
 
-def test_the_rest_of_a_group_that_was_called_back_is_waited_for_unless_it_is_late() -> None:
+def test_the_rest_of_a_recalled_group_is_waited_for_unless_it_is_late() -> None:
     for seconds, waits in ((1, True), (10, False)):
         worker = a_worker("one", 1, Held("a", P2, 1, ran_seconds=seconds))
         (lease,) = worker.leases.values()
@@ -209,7 +209,7 @@ def fleets(draw: st.DrawFn) -> list[Worker]:
 
 
 def room_left(plan: Plan, without: Lease | str | None = None) -> Resources:
-    """What is free on a plan's worker once all of it is carried out, but for one part."""
+    """Free capacity of a plan's worker after its execution, without one part."""
     room = plan.worker.total
     for lease in plan.worker.leases.values():
         goes = is_going(lease, NOON) or (lease in plan.victims and lease is not without)
@@ -220,7 +220,7 @@ def room_left(plan: Plan, without: Lease | str | None = None) -> Resources:
 
 
 @given(modes, fleets(), st.integers(1, 6), promises, st.booleans(), st.integers(0, 9))
-def test_of_any_fleet_the_task_fits_and_nobody_goes_for_nothing(
+def test_in_any_fleet_the_task_fits_and_no_victim_is_unnecessary(
     mode: Mode, workers: list[Worker], cores: int, promised: dict[str, int], may_take_over: bool, seed: int
 ) -> None:
     over = frozenset(f"kept on {worker.id}" for worker in workers) if may_take_over else frozenset()
@@ -237,7 +237,7 @@ def test_of_any_fleet_the_task_fits_and_nobody_goes_for_nothing(
 
 
 @given(modes, fleets(), st.integers(1, 6), promises, st.integers(0, 9))
-def test_of_any_fleet_only_those_go_that_may(
+def test_in_any_fleet_only_allowed_leases_are_victims(
     mode: Mode, workers: list[Worker], cores: int, promised: dict[str, int], seed: int
 ) -> None:
     plan = decide(mode, cores, *workers, promised=promised, seed=seed)
@@ -250,7 +250,7 @@ def test_of_any_fleet_only_those_go_that_may(
 
 
 def a_worker_without(worker: Worker, level: Priority) -> Worker:
-    """The same worker, with leases of a priority turned into such as never go."""
+    """The same worker, with leases of a priority made non-preemptible."""
     held = []
     for lease in worker.leases.values():
         (task,) = lease.members.values()
@@ -261,7 +261,7 @@ def a_worker_without(worker: Worker, level: Priority) -> Worker:
 
 
 @given(fleets(), st.integers(1, 6), promises, st.integers(0, 9))
-def test_of_any_fleet_reclaiming_leaves_everybody_its_guarantee(
+def test_in_any_fleet_reclaiming_leaves_every_guarantee(
     workers: list[Worker], cores: int, promised: dict[str, int], seed: int
 ) -> None:
     plan = decide(Mode.RECLAIM, cores, *workers, promised=promised, seed=seed)
@@ -278,7 +278,7 @@ def test_of_any_fleet_reclaiming_leaves_everybody_its_guarantee(
 
 
 @given(fleets(), st.integers(1, 6), promises, st.integers(0, 9))
-def test_of_any_fleet_nothing_that_is_guaranteed_goes_where_burst_would_do(
+def test_in_any_fleet_no_guaranteed_lease_is_a_victim_where_burst_is_enough(
     workers: list[Worker], cores: int, promised: dict[str, int], seed: int
 ) -> None:
     """On the worker that was chosen, all that is on burst would not have been enough."""

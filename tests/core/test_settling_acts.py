@@ -1,4 +1,4 @@
-"""What people do to schedules, and what follows (TRG-9, TRG-11, I-34)."""
+"""Actions on schedules, and their results (TRG-9, TRG-11, I-34)."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def to(spec: ScheduleSpec, **more: int) -> Callable[[Docket, Context], Sequence[
     return lambda docket, context: acts.change(docket, context, spec, by="ann", why="better", **more)
 
 
-def test_a_pause_ends_what_is_to_come_and_nothing_that_has_come() -> None:
-    """A window that was due before it is fired; those in it are not, and nothing is made up for."""
+def test_a_pause_affects_future_windows_only() -> None:
+    """A window that was due before it fires; those during it don't, and nothing is caught up."""
     desk = Desk(a_spec())
     desk.settle(NOON + HOUR + SECOND, PAUSE)
     assert desk.outcomes() == [O.RAN]
@@ -54,8 +54,8 @@ def test_a_pause_ends_what_is_to_come_and_nothing_that_has_come() -> None:
     assert [change.act for change in desk.changes] == ["created", "paused", "resumed"]
 
 
-def test_what_waits_stays_so_in_a_pause() -> None:
-    """Also if the run it waited for is over; resumed, it runs."""
+def test_a_waiting_window_keeps_waiting_during_a_pause() -> None:
+    """Even if the run it waited for has ended; resumed, it runs."""
     desk = Desk(a_spec())
     desk.due(NOON + HOUR)
     desk.due(NOON + 2 * HOUR)
@@ -67,7 +67,7 @@ def test_what_waits_stays_so_in_a_pause() -> None:
 
 
 def test_a_change_is_recorded_and_fires_nothing_of_the_past() -> None:
-    """I-34: with the version, before and after. What was due under the old definition is fired under it."""
+    """I-34: with the version, before and after. Windows due under the old definition fire under it."""
     desk = Desk(a_spec())
     before = desk.row.spec
     half_past = a_spec(CronTrigger(cron="30 * * * *"))
@@ -79,14 +79,14 @@ def test_a_change_is_recorded_and_fires_nothing_of_the_past() -> None:
     assert (change.before, change.after) == (before, desk.row.spec)
     desk.settle(NOON + 2 * HOUR, to(half_past))
     assert (desk.row.version, len(desk.changes)) == (2, 2)
-    with pytest.raises(Conflict, match="version 2 by now"):
+    with pytest.raises(Conflict, match="version 2"):
         desk.settle(NOON + 2 * HOUR, to(a_spec(), version=1))
     with pytest.raises(Refused, match="can't be changed"):
         desk.settle(NOON + 2 * HOUR, to(replace(half_past, name="other")))
 
 
-def test_no_act_takes_the_clock_back() -> None:
-    """It was a day ahead for a while: what ran then does not run again because somebody changes or resumes it."""
+def test_no_action_moves_the_plan_back() -> None:
+    """The clock was a day ahead for a while: windows that ran then do not run again after a change or a resume."""
     desk = Desk(a_spec(max_active=9, max_catch_up_windows=9))
     desk.due(NOON + DAY)
     for act in (to(a_spec(max_active=8)), PAUSE, RESUME):
@@ -95,7 +95,7 @@ def test_no_act_takes_the_clock_back() -> None:
 
 
 def test_a_change_follows_to_the_columns() -> None:
-    """What the store looks for is what the definition says."""
+    """The columns that the store queries follow the definition."""
     desk = Desk(a_spec())
     desk.settle(NOON, to(a_spec(EventTrigger(type="x"), job="load")))
     assert (desk.row.event_type, desk.row.job, desk.row.next_at) == ("x", "load", None)
@@ -105,7 +105,7 @@ def test_a_definition_can_disable() -> None:
     """And only a definition enables it again; failures are forgotten then."""
     desk = Desk(a_spec(enabled=False))
     assert (desk.row.enabled, desk.row.next_at) == (False, None)
-    with pytest.raises(Conflict, match="own definition"):
+    with pytest.raises(Conflict, match="disabled in its definition"):
         desk.settle(NOON + MINUTE, RESUME)
     desk.settle(NOON + 2 * MINUTE, to(a_spec()))
     assert (desk.row.enabled, desk.row.enabled_since, desk.row.next_at) == (True, NOON + 2 * MINUTE, NOON + HOUR)
@@ -116,8 +116,8 @@ def test_a_definition_can_disable() -> None:
     assert desk.latest().because == "the schedule was disabled by ann: better"
 
 
-def test_a_change_does_not_enable_what_failed() -> None:
-    """A definition that is sent again and again must not start it again and again."""
+def test_a_change_does_not_enable_a_failed_schedule() -> None:
+    """Otherwise applying a definition repeatedly would restart it each time."""
     desk = Desk(a_spec(max_consecutive_failures=1))
     desk.due(NOON + HOUR)
     desk.end(S.FAILED, NOON + HOUR)
@@ -127,8 +127,8 @@ def test_a_change_does_not_enable_what_failed() -> None:
     assert (desk.row.enabled, desk.changes[-1].act) == (True, "enabled")
 
 
-def test_what_is_deleted_leaves_nothing_waiting() -> None:
-    """What ran can be read, with what it was."""
+def test_deleting_skips_waiting_windows() -> None:
+    """Its history and definition stay readable."""
     desk = Desk(a_spec())
     desk.due(NOON + HOUR)
     desk.due(NOON + 2 * HOUR)
@@ -142,7 +142,7 @@ def test_what_is_deleted_leaves_nothing_waiting() -> None:
 def test_a_definition_that_can_t_be_read_can_be_replaced_or_deleted(
     act: Callable[[Docket, Context], Sequence[Ruling]],
 ) -> None:
-    """Whatever it was; and nothing else can be done to it."""
+    """Nothing else can be done to it."""
     desk = Desk(a_spec())
     desk.row = replace(desk.row, spec='{"name": "hourly"}', paused=True)
     with pytest.raises(Broken):
@@ -152,7 +152,7 @@ def test_a_definition_that_can_t_be_read_can_be_replaced_or_deleted(
 
 
 def test_triggered_by_hand() -> None:
-    """At once, whatever goes on, also in a pause; twice in one instant are two."""
+    """At once, regardless of active runs, also in a pause; twice in one instant are two runs."""
     desk = Desk(a_spec(params=msgspec.Raw(b'{"a":1,"b":1}')))
     desk.due(NOON + HOUR)
     desk.settle(NOON + HOUR, PAUSE)
@@ -165,7 +165,7 @@ def test_triggered_by_hand() -> None:
 
 
 def test_triggered_by_hand_in_the_instant_of_a_window() -> None:
-    """Both run: the window as planned, and beside it the wish."""
+    """Both run: the planned window and the requested run."""
     desk = Desk(a_spec(max_active=5))
     fire = desk.trigger(NOON + HOUR, ANN)
     assert [one.window_at for one in desk.sorted_fires()] == [NOON + HOUR, fire.window_at]
@@ -173,7 +173,7 @@ def test_triggered_by_hand_in_the_instant_of_a_window() -> None:
 
 
 def test_a_past_window_again() -> None:
-    """The next generation of it, linked to the run before; one that was left out runs as its own."""
+    """As its next generation, linked to the run before; a skipped one runs as its own."""
     desk = Desk(a_spec(max_catch_up_windows=0), NOON - 5 * HOUR)
     desk.due(NOON)
     first = desk.runs[0]
@@ -184,13 +184,13 @@ def test_a_past_window_again() -> None:
     assert (skipped.generation, desk.runs[-1].linked_run) == (1, None)
     covering = desk.trigger(NOON + MINUTE, replace(ANN, window_at=NOON - 4 * HOUR))
     assert covering.generation == 2
-    for window, why in ((NOON + HOUR, "still to come"), (NOON - SECOND, "no window of this schedule")):
+    for window, why in ((NOON + HOUR, "in the future"), (NOON - SECOND, "not a window")):
         with pytest.raises(Refused, match=why):
             desk.trigger(NOON + MINUTE, replace(ANN, window_at=window))
 
 
-def test_a_window_that_somebody_names() -> None:
-    """In UTC, if it can be one."""
+def test_a_named_window_is_validated() -> None:
+    """And converted to UTC."""
     assert acts.check_window(NOON.astimezone(timezone(HOUR))).isoformat() == "2026-01-01T12:00:00+00:00"
     for bad in (NOON.replace(tzinfo=None), datetime.max.replace(tzinfo=UTC), datetime.min.replace(tzinfo=UTC)):
         with pytest.raises(Refused, match="window_at"):
@@ -207,13 +207,13 @@ def test_an_event_again() -> None:
 
 @pytest.mark.parametrize("params", ["[]", "{", '{"a":1,"a":2}', '{"a": "\\u0000"}'])
 def test_parameters_are_an_object(params: str) -> None:
-    """Which any store can take."""
+    """That any store accepts."""
     with pytest.raises(Refused):
         Desk(a_spec()).trigger(NOON, replace(ANN, params=params))
 
 
-def test_a_schedule_that_moved_is_read_again() -> None:
-    """What was read of its fires may not be all: nothing is ruled."""
+def test_a_changed_schedule_is_read_again() -> None:
+    """The fires that were read may be incomplete: nothing is decided."""
     desk = Desk(a_spec())
     read = acts.mark_of(desk.row)
     desk.trigger(NOON + MINUTE, ANN)
@@ -224,7 +224,7 @@ def test_a_schedule_that_moved_is_read_again() -> None:
 
 
 def test_a_backfill_runs_the_past() -> None:
-    """TRG-9: so many at a time, oldest first, what ran is left out; overlap and lateness don't matter."""
+    """TRG-9: limited in parallel, oldest first, excluding windows that ran; overlap and lateness don't apply."""
     desk = Desk(a_spec(max_catch_up_windows=0, max_delay_seconds=60), NOON - 5 * HOUR)
     desk.due(NOON)
     desk.backfill(NOON + MINUTE, BackfillWish(since=NOON - 3 * HOUR, before=NOON + DAY, max_parallel=2, by="ann"))
@@ -236,7 +236,7 @@ def test_a_backfill_runs_the_past() -> None:
     assert desk.changes[-1].act == "backfilled"
 
 
-def test_a_backfill_does_not_stand_in_the_way() -> None:
+def test_a_backfill_does_not_block_planned_windows() -> None:
     """Planned windows run beside it, and none of its runs is cancelled for them."""
     desk = Desk(a_spec(), NOON - HOUR / 2)
     desk.backfill(NOON - MINUTE, BackfillWish(since=NOON - DAY, before=NOON, by="ann"))
@@ -245,7 +245,7 @@ def test_a_backfill_does_not_stand_in_the_way() -> None:
 
 
 def test_a_backfill_is_not_cancelled() -> None:
-    """Its runs are older, but make no room for planned windows."""
+    """Its runs are older, but not cancelled for planned windows."""
     desk = Desk(a_spec(overlap=Overlap.CANCEL_RUNNING), NOON - HOUR / 2)
     desk.backfill(NOON - MINUTE, BackfillWish(since=NOON - DAY, before=NOON, by="ann"))
     desk.due(NOON)
@@ -254,7 +254,7 @@ def test_a_backfill_is_not_cancelled() -> None:
 
 
 def test_a_backfill_again_is_another_generation() -> None:
-    """Of what ran too, linked to it. What is due is planned before it, so that nothing runs twice."""
+    """Of windows that ran, linked to them. Due windows are planned first, so that none runs twice."""
     desk = Desk(a_spec(max_active=5), NOON - 2.5 * HOUR)
     desk.due(NOON - HOUR)
     wish = BackfillWish(since=NOON - 2 * HOUR, before=NOON + DAY, max_parallel=5, again=True, by="ann")
@@ -265,12 +265,12 @@ def test_a_backfill_again_is_another_generation() -> None:
 
 
 def test_a_backfill_has_bounds() -> None:
-    """No store is filled by a wish."""
+    """A request can't fill the store."""
     desk = Desk(a_spec(CronTrigger(cron="* * * * *")))
-    with pytest.raises(Refused, match="1440 windows, 1000 may"):
+    with pytest.raises(Refused, match="1440 windows"):
         desk.backfill(NOON, BackfillWish(since=NOON - DAY, before=NOON, by="ann"))
     desk.backfill(NOON, BackfillWish(since=NOON - DAY / 2, before=NOON, by="ann"))
-    with pytest.raises(Conflict, match="room for 80 more windows"):
+    with pytest.raises(Conflict, match="80 more windows"):
         desk.backfill(NOON, BackfillWish(since=NOON - DAY, before=NOON - DAY / 2, by="ann"))
     for bad in (
         BackfillWish(since=NOON, before=NOON, by="ann"),

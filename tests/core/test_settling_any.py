@@ -1,4 +1,4 @@
-"""Whatever happens in whatever order: windows are neither missed nor doubled (TRG-4, I-30, I-31, I-35)."""
+"""After any sequence of events, windows are neither missed nor doubled (TRG-4, I-30, I-31, I-35)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def covered(desk: Desk) -> list[tuple[datetime, datetime, int]]:
 
 
 def check_covered(desk: Desk, spec: ScheduleSpec, since: datetime) -> None:
-    """Every window since then, up to where the schedule says, is in exactly one fire."""
+    """Every window since then, up to the planned-through instant, is in exactly one fire."""
     at = since
     for first, last, count in covered(desk):
         assert next_window(spec.trigger, at) == first
@@ -48,7 +48,7 @@ def check_covered(desk: Desk, spec: ScheduleSpec, since: datetime) -> None:
 def test_windows_are_neither_missed_nor_doubled(
     every: int, steps: list[tuple[str, int]], overlap: Overlap, missed: Missed, catch_up: int
 ) -> None:
-    """However settlings are cut and repeated, and wherever the clock goes."""
+    """However evaluations are split and repeated, and however the clock changes."""
     spec = a_spec(
         IntervalTrigger(every_seconds=every), overlap=overlap, missed=missed, max_catch_up_windows=catch_up,
         max_consecutive_failures=None,
@@ -78,7 +78,7 @@ def test_windows_are_neither_missed_nor_doubled(
 
 @pytest.mark.parametrize("cron", ["0 2 * * *", "*/5 * * * *", "* * * * * *"])
 def test_a_month_away_is_a_handful_of_rows(cron: str) -> None:
-    """TRG-5: the latest three run, oldest first, marked; the others are one row."""
+    """TRG-5: the latest three run, oldest first, as catch-ups; the others are one row."""
     desk = Desk(a_spec(CronTrigger(cron=cron, timezone="Europe/Paris"), max_active=9))
     desk.due(NOON + 30 * DAY + 90 * SECOND)
     fires = desk.sorted_fires()
@@ -90,7 +90,7 @@ def test_a_month_away_is_a_handful_of_rows(cron: str) -> None:
 
 
 def test_a_clock_a_day_ahead_and_back_doubles_nothing() -> None:
-    """What ran ahead of its time stays as it is, and nothing is due until that day is over."""
+    """Windows that ran too early stay as they are, and nothing is due until that day has passed."""
     spec = a_spec(CronTrigger(cron="0 * * * *"), max_active=99, max_catch_up_windows=100)
     desk = Desk(spec)
     desk.due(NOON + DAY)

@@ -1,4 +1,4 @@
-"""A schedule's runs go where its job may be at that moment, or are not made, and the fire says why (ADM-3, ADM-8)."""
+"""A schedule's runs go to a pool that admits its job at that moment, else the window is skipped (ADM-3, ADM-8)."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ RESIDENCY = Policy(
 LABELLED = JobNeeds(labels={"eu_data": "yes"})
 
 
-def test_a_window_runs_where_its_job_may_be_and_is_skipped_where_it_may_not() -> None:
-    """What is decided is decided when it fires: rules change."""
+def test_a_window_runs_where_its_job_is_admitted_and_is_skipped_where_it_is_not() -> None:
+    """Decided when it fires: rules change."""
     asked: list[RunWish] = []
-    places = [Place(pool="eu"), Place(pool="default", faults=(Fault(where="labels", why="no pool will do"),))]
+    places = [Place(pool="eu"), Place(pool="default", faults=(Fault(where="labels", why="no pool qualifies"),))]
 
     def admit(wish: RunWish) -> Place:
         asked.append(wish)
@@ -54,8 +54,8 @@ def test_a_window_runs_where_its_job_may_be_and_is_skipped_where_it_may_not() ->
         ("acme", "default", JOB, Priority.P1)
     }
     desk.due(NOON + 2 * HOUR)
-    assert (desk.latest().outcome, desk.latest().because) == (Outcome.SKIPPED, "its job can't run: no pool will do")
-    with pytest.raises(Refused, match="no pool will do"):
+    assert (desk.latest().outcome, "no pool qualifies" in desk.latest().because) == (Outcome.SKIPPED, True)
+    with pytest.raises(Refused, match="no pool qualifies"):
         desk.trigger(NOON + 2.5 * HOUR, TriggerWish(by="ann"))
 
 
@@ -77,15 +77,15 @@ def test_a_run_goes_to_the_named_pool_else_the_usual_one_else_the_first_that_qua
         (JobNeeds(pool="uss"), (EU, US), "there is no pool 'uss', did you mean us?"),
     ],
 )
-def test_where_none_will_do_the_reason_is_named(needs: JobNeeds, pools: tuple[PoolRow, ...], words: str) -> None:
-    """With the policy, and what there is."""
+def test_without_a_qualifying_pool_the_reason_is_given(needs: JobNeeds, pools: tuple[PoolRow, ...], words: str) -> None:
+    """With the policy, and the existing pools."""
     rules = AllRules(pools=pools, policies=(RESIDENCY,))
     (fault,) = place_run(needs, "default", rules, known={"default", *(pool.name for pool in pools)}).faults
     assert words in fault.why
 
 
-def test_of_a_stored_job_only_what_matters_is_read() -> None:
-    """The largest of each resource, of whichever task."""
+def test_the_needs_of_a_stored_job() -> None:
+    """The largest of each resource, of any task."""
     spec = JobSpec(
         name="j", pool="eu", labels={"a": "b"},
         tasks=(
@@ -102,8 +102,8 @@ def test_of_a_stored_job_only_what_matters_is_read() -> None:
     ]
 
 
-def test_p0_is_for_those_who_have_a_grant_that_holds() -> None:
-    """ADM-3. Other priorities are everybody's."""
+def test_p0_needs_a_valid_grant() -> None:
+    """ADM-3. Other priorities need none."""
     rules = AllRules(grants=(P0Grant(tenant="acme", since=NOON, until=NOON + HOUR, by="boss", why=""),))
     assert p0_fault(Priority.P0, "acme", rules, NOON, needed=True) is None
     assert p0_fault(Priority.P1, "other", rules, NOON, needed=True) is None

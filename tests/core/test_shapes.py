@@ -46,7 +46,7 @@ def test_everything_that_placement_asks_for_is_in_the_shape() -> None:
     assert shape.prefer == (("arch", "arm"), ("disk", "ssd"))
     assert (shape.prefer_zone, shape.near, shape.apart) == ("eu-1", ("b",), ("c", "a"))
     assert (shape.groups, shape.group_size) == (("api", "gpu"), 1)
-    assert str(shape).endswith("the worker of b, a worker without c, a")
+    assert str(shape).endswith("the worker of b, not the worker of c, a")
 
 
 def test_what_is_counted_travels_alone() -> None:

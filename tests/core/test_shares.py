@@ -1,4 +1,4 @@
-"""A limit that is divided among pools: never more than the limit, and nobody waits for ever."""
+"""Shares of a limit: never more than the limit in total, and no holder starves."""
 
 from __future__ import annotations
 
@@ -18,43 +18,43 @@ class Table:
         self.rows: dict[str, ShareRow] = {}
 
     def take(self, holder: str, wanted: int) -> int:
-        """What a holder has after asking."""
+        """The share of a holder after a request."""
         self.rows[holder] = grant(LIMIT, self.total, self._rows(), holder, wanted)
         return self.rows[holder].granted
 
     def target(self, holder: str) -> int:
-        """What a holder should come down to."""
+        """The target of a holder."""
         return target(self.total, self._rows(), holder)
 
     def lower(self, holder: str, to: int) -> None:
-        """A holder comes down."""
+        """Lower a holder's share."""
         self.rows[holder] = lowered(LIMIT, holder, to)
         if not to:
             del self.rows[holder]
 
     def together(self) -> int:
-        """What all have."""
+        """The sum of all shares."""
         return sum(row.granted for row in self.rows.values())
 
     def _rows(self) -> list[ShareRow]:
         return list(self.rows.values())
 
 
-def test_one_holder_gets_all_that_it_wants_up_to_the_limit() -> None:
+def test_one_holder_gets_what_it_requests_up_to_the_limit() -> None:
     table = Table(10)
     assert table.take("a", 4) == 4
     assert table.take("a", 40) == 10
     assert table.target("a") == 10
 
 
-def test_who_wants_less_keeps_what_it_has() -> None:
-    """Only its own commit lowers a part."""
+def test_a_smaller_request_does_not_lower_a_share() -> None:
+    """Only its own commit does."""
     table = Table(10)
     table.take("a", 10)
     assert table.take("a", 2) == 10
 
 
-def test_who_has_more_than_its_even_part_comes_down_by_what_another_lacks() -> None:
+def test_a_holder_above_its_fair_part_comes_down_by_what_another_lacks() -> None:
     table = Table(10)
     table.take("a", 10)
     assert table.take("b", 2) == 0
@@ -64,7 +64,7 @@ def test_who_has_more_than_its_even_part_comes_down_by_what_another_lacks() -> N
     assert table.target("a") == 5
 
 
-def test_who_has_its_even_part_or_less_keeps_it() -> None:
+def test_a_holder_at_or_below_its_fair_part_keeps_it() -> None:
     table = Table(10)
     table.take("a", 5)
     table.take("b", 5)
@@ -81,7 +81,7 @@ def test_a_limit_that_was_lowered_is_shared_as_before() -> None:
     assert table.take("b", 9) == 2
 
 
-def test_what_was_given_up_goes_to_who_waits_not_back() -> None:
+def test_a_released_share_goes_to_the_holder_that_waits() -> None:
     table = Table(10)
     table.take("a", 10)
     table.take("b", 4)
@@ -90,7 +90,7 @@ def test_what_was_given_up_goes_to_who_waits_not_back() -> None:
     assert table.take("b", 4) == 4
 
 
-def test_a_limit_of_one_goes_round() -> None:
+def test_a_limit_of_one_rotates() -> None:
     """Two pools always have work for it; each gets it as often as the other."""
     table = Table(1)
     had = []
@@ -110,7 +110,7 @@ def test_a_limit_of_one_goes_round() -> None:
     total=st.integers(0, 20),
     steps=st.lists(st.tuples(st.sampled_from("abc"), st.booleans(), st.integers(0, 30)), max_size=60),
 )
-def test_the_parts_never_add_up_to_more_than_the_limit(total: int, steps: list[tuple[str, bool, int]]) -> None:
+def test_shares_never_add_up_to_more_than_the_limit(total: int, steps: list[tuple[str, bool, int]]) -> None:
     table = Table(total)
     for holder, asks, wanted in steps:
         if asks:
@@ -123,8 +123,8 @@ def test_the_parts_never_add_up_to_more_than_the_limit(total: int, steps: list[t
 
 
 @given(total=st.integers(1, 12), pools=st.integers(2, 5), greedy=st.integers(1, 100))
-def test_everybody_who_wants_it_comes_to_its_even_part(total: int, pools: int, greedy: int) -> None:
-    """Each asks each second and comes down when it is told to."""
+def test_every_holder_reaches_its_fair_part(total: int, pools: int, greedy: int) -> None:
+    """Each requests every second and comes down to its target."""
     table = Table(total)
     names = [f"pool{number}" for number in range(pools)]
     reached = dict.fromkeys(names, 0)

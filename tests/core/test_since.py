@@ -20,8 +20,8 @@ SECOND = timedelta(seconds=1)
 EVERY_SECOND = CronTrigger(cron="* * * * * *")
 
 
-def test_windows_since_then_are_missed_and_handled_as_such() -> None:
-    """Those at or before it are not, whatever may be caught up."""
+def test_windows_since_then_count_as_missed() -> None:
+    """Those at or before it don't, regardless of the catch-up limit."""
     desk = Desk(a_spec(max_catch_up_windows=9, max_active=9), NOON, since=NOON - 3 * HOUR)
     assert (desk.row.through_at, desk.row.next_at) == (NOON - 3 * HOUR, NOON - 2 * HOUR)
     assert (desk.row.enabled_since, desk.row.created_at) == (NOON, NOON)
@@ -48,14 +48,14 @@ def test_a_year_of_seconds_is_a_handful_of_rows(
     assert [fire.count for fire in desk.sorted_fires()] == counts
 
 
-def test_an_instant_that_is_over_by_now_can_still_be_missed() -> None:
+def test_a_past_one_time_window_can_be_missed() -> None:
     desk = Desk(a_spec(OnceTrigger(at=NOON - HOUR)), NOON, since=NOON - 2 * HOUR)
     desk.due(NOON)
     assert [(fire.window_at, fire.outcome) for fire in desk.sorted_fires()] == [(NOON - HOUR, O.RAN)]
 
 
-def test_one_that_is_disabled_makes_nothing_up_for() -> None:
-    """Neither now nor when somebody enables it."""
+def test_a_disabled_schedule_catches_up_nothing() -> None:
+    """Neither now nor when it is enabled."""
     desk = Desk(a_spec(enabled=False), NOON, since=NOON - 3 * HOUR)
     assert desk.row.next_at is None
     desk.settle(NOON + SECOND, lambda docket, context: acts.change(docket, context, a_spec(), by="ann"))
@@ -65,18 +65,18 @@ def test_one_that_is_disabled_makes_nothing_up_for() -> None:
 @pytest.mark.parametrize(
     ("since", "why"),
     [
-        (NOON.replace(tzinfo=None), "must say its time zone"),
-        (NOON + timedelta(minutes=2), "is still to come"),
+        (NOON.replace(tzinfo=None), "must have a time zone"),
+        (NOON + timedelta(minutes=2), "is in the future"),
         (NOON - timedelta(days=367), "must be within 366 days"),
         (datetime(1960, 1, 1, tzinfo=UTC), "must be within 366 days"),
     ],
 )
-def test_what_can_not_be_an_instant_to_count_from(since: datetime, why: str) -> None:
+def test_an_invalid_instant_is_refused(since: datetime, why: str) -> None:
     with pytest.raises(Refused, match=why):
         acts.check_since(since, NOON)
 
 
-def test_a_clock_that_is_a_little_ahead_means_now() -> None:
+def test_an_instant_slightly_in_the_future_means_now() -> None:
     assert acts.check_since(NOON + 5 * SECOND, NOON) == NOON
     other = acts.check_since((NOON - HOUR).astimezone(timezone(timedelta(hours=5))), NOON)
     assert (other, other.tzinfo) == (NOON - HOUR, UTC)

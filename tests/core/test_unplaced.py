@@ -16,36 +16,34 @@ SHAPE = Shape(
 
 
 def a_worker(*kinds: Hindrance) -> list[Obstacle]:
-    """A worker that these keep from taking it."""
+    """The obstacles of a worker."""
     return [Obstacle(kind, "a detail") for kind in kinds]
 
 
 @pytest.mark.parametrize("kind", Hindrance)
-def test_every_kind_of_obstacle_has_words(kind: Hindrance) -> None:
+def test_every_kind_of_obstacle_has_a_description(kind: Hindrance) -> None:
     said = explain(SHAPE, [a_worker(kind)])
-    assert said.startswith(("no worker will do: 1 ", "no worker has room for 1 core, disk=ssd"))
+    assert said.startswith(("no worker matches: 1 ", "no worker has capacity for 1 core, disk=ssd"))
 
 
 @pytest.mark.parametrize(
     ("workers", "said"),
     [
-        ([], "there is no worker in the pool"),
-        ([a_worker(H.NO_ROOM), a_worker(H.NO_ROOM, H.KEPT)], f"no worker has room for {SHAPE}"),
-        ([a_worker(H.NO_ROOM), a_worker(H.LABEL)], "no worker has room: 1 without disk=ssd and gpu, 1 full"),
-        ([a_worker(H.NO_ROOM, H.ZONE)] * 2, "no worker will do: 2 not in zone eu-1"),
-        ([a_worker(H.TOO_BIG), a_worker(H.OUTSIDE)], "no worker will do: 1 outside the zones of the pool, 1 too small"),
-        ([a_worker(H.NEAR, H.NO_ROOM)], "no worker will do: 1 not where load ran"),
+        ([], "the pool has no workers"),
+        ([a_worker(H.NO_ROOM), a_worker(H.NO_ROOM, H.KEPT)], f"no worker has capacity for {SHAPE}"),
+        ([a_worker(H.NO_ROOM), a_worker(H.LABEL)], "no worker has capacity: 1 without disk=ssd and gpu, 1 full"),
+        ([a_worker(H.NO_ROOM, H.ZONE)] * 2, "no worker matches: 2 not in zone eu-1"),
+        ([a_worker(H.TOO_BIG), a_worker(H.OUTSIDE)], "no worker matches: 1 outside the zones of the pool, 1 too small"),
+        ([a_worker(H.NEAR, H.NO_ROOM)], "no worker matches: 1 not where load ran"),
     ],
 )
-def test_the_lasting_things_are_said_first_and_each_worker_counts_once(
-    workers: list[list[Obstacle]], said: str
-) -> None:
+def test_permanent_obstacles_come_first_and_each_worker_counts_once(workers: list[list[Obstacle]], said: str) -> None:
     assert explain(SHAPE, workers) == said
 
 
-def test_room_in_pieces_is_said_to_be_so() -> None:
+def test_fragmented_capacity_is_reported() -> None:
     """PLC-9: enough is free, but on no single worker."""
     workers = [a_worker(H.NO_ROOM), a_worker(H.NO_ROOM), a_worker(H.TOO_BIG)]
-    said = f"fragmented: 1.5 cores are free, but on no single worker enough for {SHAPE}"
+    said = f"fragmented: 1.5 cores free in total, but no worker has enough for {SHAPE}"
     assert explain(SHAPE, workers, Resources(1_500)) == said
-    assert explain(SHAPE, workers, Resources(999)) == "no worker has room: 1 too small, 2 full"
+    assert explain(SHAPE, workers, Resources(999)) == "no worker has capacity: 1 too small, 2 full"

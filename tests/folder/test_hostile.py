@@ -64,7 +64,7 @@ TEXTS = {
     "results elsewhere": (_asking("x").encode() + b"results: ../x\n", ":3:1: `results` must be a path below"),
     "a condition elsewhere": (b"schedule: {every: 1h, condition: {file_exists: ../x}}\n", "leaves the directory"),
     "a notice to a file": (b"notify: {on_failure: 'file:///etc/${env:HOME}'}\n", "must be an address that begins with"),
-    "a zone that is a file": (b"schedule: {cron: '@daily', timezone: ../../etc/passwd}\n", "is no IANA time zone"),
+    "a zone that is a file": (b"schedule: {cron: '@daily', timezone: ../../etc/passwd}\n", "is not an IANA time zone"),
 }
 
 
@@ -299,7 +299,7 @@ async def test_who_waits_for_nobody_is_said_and_a_circle_does_not_run(tmp_path: 
             f"a/{PIPELINE}:1:23: `after` goes round in a circle: a waits for b, b waits for a" in flaws[f"a/{PIPELINE}"]
         )
         assert "x waits for y, y waits for z, z waits for x" in flaws[f"x/{PIPELINE}"]
-        assert f"c/{PIPELINE}:1:23: a job can't wait for itself" in flaws[f"c/{PIPELINE}"]
+        assert f"c/{PIPELINE}:1:23: a job can't depend on itself" in flaws[f"c/{PIPELINE}"]
         assert house.beginning.warnings == (
             f"report/{PIPELINE}:1:23: it waits for `reports`, and there is no such pipeline here",
             f"u/{PIPELINE}:1:23: it waits for `goo`, and there is no such pipeline here, did you mean `good`?",

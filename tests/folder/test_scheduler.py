@@ -215,7 +215,7 @@ async def test_a_schedule_that_is_given_up_is_said(tmp_path: Path) -> None:
         await until(lambda: _is(scheduler, ScheduleStatus.DISABLED), within=DEADLINE_SECONDS)
 
     (warning,) = [event for event in told if isinstance(event, Warned)]
-    assert warning.message == "one was disabled: 2 runs in a row failed. Go on with: mainspring resume one"
+    assert warning.message == "one was disabled: 2 consecutive runs failed. Go on with: mainspring resume one"
     assert (state(directory)["status"], state(directory)["enabled"]) == ("disabled", False)
 
 

@@ -160,7 +160,7 @@ def _needs_day(day: str) -> object:
         (_of(_body, on_failure="shrug"), "on_failure"),
         (_of(_body, schedule=every("1h"), overlap="shrug"), "overlap"),
         (_of(_body, schedule=cron("30 25 * * *")), "trigger.cron"),
-        (_of(_body, schedule=once("2026-12-01T05:00:00")), "must say its time zone"),
+        (_of(_body, schedule=once("2026-12-01T05:00:00")), "must have a time zone"),
         (_of(_needs_day, schedule=every("1h")), "day: is missing, and has no default"),
         (lambda: every("1.5s"), "whole seconds"),
         (lambda: every("1h", tz="Mars/Base"), "Mars/Base"),

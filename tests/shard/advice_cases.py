@@ -1,17 +1,18 @@
-"""For each reason why a task may wait: a situation, who is to blame, what is advised, and how it ends by itself."""
+"""For each reason: a situation, its blockers, its suggestions, and how it ends by itself."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import NamedTuple
 
+from mainspring.core.explain import advice_messages
 from mainspring.core.explain.diagnosis import STALE_SECONDS, Reason
 from mainspring.shard import events as happened
 from tests.shard import situations
 from tests.shard import situations_on_workers as on_workers
 from tests.shard.world import World
 
-LESS, WITHOUT, WAIT = "Ask for", "Do without", "Wait"
+LESS, WITHOUT, WAIT = "Request", "Remove", advice_messages.wait()
 
 
 class Case(NamedTuple):
@@ -20,13 +21,13 @@ class Case(NamedTuple):
     make: Callable[[World], str]
     """Returns the name of the task."""
     blockers: Callable[[World], list[str]] = lambda _: []
-    """Who is in the way, by id."""
+    """The ids of the blockers."""
     acts: tuple[str, ...] = ()
-    """What is advised: the command, or how it begins if there is none."""
+    """The suggestions: the command, or the first word if there is none."""
     passes: Callable[[World], None] | None = None
-    """What is waited for happens, by itself or because somebody else does it."""
+    """Makes the awaited event happen."""
     age_seconds: float = 0.0
-    """How old what is known is."""
+    """The age of the state."""
 
 
 def _tasks(*names: str) -> Callable[[World], list[str]]:
@@ -38,7 +39,7 @@ def _these(*ids: str) -> Callable[[World], list[str]]:
 
 
 def _ends(*names: str) -> Callable[[World], None]:
-    """These tasks, which run, succeed."""
+    """Let these running tasks succeed."""
     return lambda world: world.succeed(*names)
 
 
@@ -71,8 +72,8 @@ CASES: dict[Reason, tuple[Case, ...]] = {
         ),
     ),
     Reason.NO_MATCHING_WORKER: (
-        Case(situations.nobody_of_that_kind, acts=(WITHOUT, f"{_WORKER} --cpu 1 --memory 1Gi --label gpu=a100")),
-        Case(situations.nobody_in_that_zone, acts=(WITHOUT, f"{_WORKER} --cpu 1 --memory 1Gi --zone eu-1")),
+        Case(situations.no_worker_with_the_label, acts=(WITHOUT, f"{_WORKER} --cpu 1 --memory 1Gi --label gpu=a100")),
+        Case(situations.no_worker_in_the_zone, acts=(WITHOUT, f"{_WORKER} --cpu 1 --memory 1Gi --zone eu-1")),
         Case(
             situations.cordoned,
             _these("w1"),

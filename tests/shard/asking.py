@@ -1,4 +1,4 @@
-"""Short words for asking why a task is where it is."""
+"""Helpers for diagnoses in tests."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ def holding(diagnosis: Diagnosis) -> str:
 
 
 def blockers(diagnosis: Diagnosis) -> list[str]:
-    """Who is in the way, by id."""
+    """The ids of the blockers."""
     return [one.id for one in diagnosis.in_the_way]
 
 
 def settled(world: World, **workers: float) -> None:
-    """Workers of so many cores, by name, that have been here for a while."""
+    """Register workers with these cores, and let some time pass."""
     for name, cores in workers.items():
         world.register(name, cores=cores)
     world.advance(6, heard=list(world.workers))
 
 
 def picture(memory: ShardMemory) -> str:
-    """All that a shard has in mind, to its last bit, in an order of its own."""
+    """The whole memory of a shard as text, in a fixed order."""
     seen: dict[int, int] = {}
 
     def look(thing: object) -> object:

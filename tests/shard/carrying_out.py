@@ -1,7 +1,7 @@
-"""What a diagnosis advises is carried out in a played world, as whoever reads it would: by what the command says.
+"""Execute the suggestions of a diagnosis in a simulated world, as a reader would: by their commands.
 
-The words of a command are taken by the program itself, so that what can't be typed is no advice. What is to be changed
-in a definition is submitted anew.
+Commands are parsed by the CLI itself, so that each suggested command is valid. Changes of a definition are submitted
+as a new run.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ import rich_click as click
 from msgspec.structs import replace
 
 from mainspring.cli.main import main
+from mainspring.core.explain import advice_messages as words
 from mainspring.core.explain.diagnosis import Act
 from mainspring.core.fairness.quotas import Raise
 from mainspring.core.limits.concurrency_groups import limit_of
 from mainspring.core.model.job import TaskSpec
-from mainspring.core.model.resources import Resources, say_amounts
+from mainspring.core.model.resources import Resources
 from mainspring.core.model.task import Priority, TaskState
 from mainspring.core.text.durations import seconds_of
 from mainspring.core.text.quantities import bytes_of, millis_of
@@ -36,7 +37,7 @@ _AMOUNT = re.compile(r"([\d.]+) (?:(cores?)|(GPUs?)|([KMGT]i)B of (memory|disk))
 
 
 def carry_out(world: World, act: Act, task_id: str) -> str:
-    """Do what an act says about a task; returns the task, which is another if it was submitted anew."""
+    """Execute a suggestion; return the task, which is another if it was resubmitted."""
     if not act.command:
         return _submit_anew(world, act.says, task_id)
     path, said = parse(act.command)
@@ -45,7 +46,7 @@ def carry_out(world: World, act: Act, task_id: str) -> str:
 
 
 def parse(command: str) -> tuple[str, dict[str, Any]]:
-    """The command that is meant, and its arguments, as the program takes them."""
+    """The path of a command, and its arguments as parsed by the CLI."""
     _, *words = shlex.split(command)
     found: click.Command = main
     context, names = click.Context(main, info_name="mainspring"), list[str]()
@@ -58,7 +59,7 @@ def parse(command: str) -> tuple[str, dict[str, Any]]:
         return " ".join(names), made.params
 
 
-# what is typed
+# commands
 
 
 def _promote(world: World, said: dict[str, Any]) -> None:
@@ -155,7 +156,7 @@ _COMMANDS: dict[str, Callable[[World, dict[str, Any]], None]] = {
 }
 
 
-# what is written in a definition
+# changes of a definition
 
 
 def _submit_anew(world: World, says: str, task_id: str) -> str:
@@ -170,22 +171,18 @@ def _submit_anew(world: World, says: str, task_id: str) -> str:
 
 
 def _changed(spec: TaskSpec, says: str) -> TaskSpec:
-    if says.startswith("Ask for "):
-        less, _, was = says.removeprefix("Ask for ").partition(" instead of ")
-        assert set(was.split(" and ")) <= set(say_amounts(spec.resources))
-        return replace(spec, resources=_read(less, spec.resources))
-    less = says.removeprefix("Do without ")
-    assert less != says, f"nobody knows how to {says}"
-    if less.startswith("zone "):
-        assert less == f"zone {spec.zone}"
+    if spec.zone is not None and says == words.without_zone(spec.zone):
         return replace(spec, zone=None)
-    key, _, value = less.partition("=")
-    assert spec.labels[key] == value
-    return replace(spec, labels={name: text for name, text in spec.labels.items() if name != key})
+    for key, value in spec.labels.items():
+        if says == words.without_label(key, value):
+            return replace(spec, labels={name: text for name, text in spec.labels.items() if name != key})
+    less = _read(says.partition(" instead of ")[0], spec.resources)
+    assert says == words.ask_for_less(spec.resources, less)
+    return replace(spec, resources=less)
 
 
 def _read(amounts: str, was: Resources) -> Resources:
-    """A request in words: `2 cores and 1.5 GiB of memory`."""
+    """Parse a request: `2 cores and 1.5 GiB of memory`."""
     found = _AMOUNT.findall(amounts)
     assert found, amounts
     for number, cores, gpus, unit, kind in found:

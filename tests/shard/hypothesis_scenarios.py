@@ -1,4 +1,4 @@
-"""Random situations in which something is supposed that matters to a task that waits, and then really done.
+"""Random situations with a hypothesis that matters to a waiting task, and the same change in reality.
 
 A situation is drawn from its seed alone: a load, a kind of change, a task that waits for what the kind is about, and by
 how much it is changed.
@@ -51,7 +51,7 @@ _WAITS_FOR = {
     "label": _ROOM | {Reason.NO_MATCHING_WORKER},
     "zone": _ROOM | {Reason.NO_MATCHING_WORKER},
 }
-"""What a task waits for to which a kind of change matters."""
+"""Reasons that a kind of change can affect."""
 _ASKS: dict[int, dict[str, Any]] = {
     0: {"groups": ("db",)},
     1: {"labels": {"in": "north"}},
@@ -62,7 +62,7 @@ _ASKS: dict[int, dict[str, Any]] = {
 
 
 def situation(seed: int) -> tuple[MixedLoad, Task, str]:
-    """A load, a task that waits in it, and a change in words that is of the kind which the seed says."""
+    """A load, a task that waits in it, and a change of the kind that the seed selects."""
     kind, random = KINDS[seed % len(KINDS)], Random(seed)
     for again in range(_TRIES):
         load = MixedLoad(100 + seed + 1_000 * again, rules=_rules(random), asks=_ASKS, offers=_OFFERS)
@@ -77,7 +77,7 @@ def situation(seed: int) -> tuple[MixedLoad, Task, str]:
 
 
 def make(load: MixedLoad, task: Task, supposal: Supposal) -> str:
-    """The change is made; returns the task that it is about, which is another if it has to be submitted again."""
+    """Make the change; return the task, which is another if it was resubmitted."""
     load.victims.clear()
     load.first_starts.pop(task.id, None)
     if supposal.changes_task():
@@ -110,7 +110,7 @@ def make(load: MixedLoad, task: Task, supposal: Supposal) -> str:
 
 
 def _rules(random: Random) -> SharingRules:
-    """All that can hold a task, each so tight that it does sometimes."""
+    """All rules that can hold a task, tight enough to do so sometimes."""
     return sharing.rules(
         sharing.quota("acme", guaranteed=4, weight=2.0),
         sharing.quota("beta", guaranteed=random.choice((0, 1, 3)), burst=random.choice((3, 4, 6))),
@@ -121,7 +121,7 @@ def _rules(random: Random) -> SharingRules:
 
 
 def _prepare(load: MixedLoad, kind: str, random: Random) -> None:
-    """What has to be done by somebody so that a kind of change matters."""
+    """Actions that make a kind of change matter."""
     rules = load.shard.memory.rules
     if kind == "unfreeze" and not rules.freezes:
         frozen = sharing.freeze(FreezeKind.TENANT, random.choice(TENANTS))
@@ -134,7 +134,7 @@ def _prepare(load: MixedLoad, kind: str, random: Random) -> None:
 
 
 def _waiting(load: MixedLoad) -> list[Task]:
-    """All that are queued, and the first tasks of runs that are paused."""
+    """All queued tasks, and the first tasks of paused runs."""
     runs = load.shard.memory.runs.values()
     return [*load.queued(), *(run.tasks[0] for run in runs if run.run.paused and run.tasks[0].worker_id is None)]
 
@@ -208,7 +208,7 @@ def _with_quota(rules: SharingRules, tenant: str, supposal: Supposal) -> Sharing
 
 
 def _submit_again(load: MixedLoad, task: Task, supposal: Supposal) -> str:
-    """The same job with a task that asks for something else. What was submitted before is cancelled."""
+    """Submit the job with another request of the task, and cancel the former run."""
     run = load.shard.memory.runs[task.run_id]
     spec = run.job.spec
     tasks = tuple(_changed(one, supposal) if one.name == task.name else one for one in spec.tasks)

@@ -1,4 +1,4 @@
-"""Situations in which a task waits, or does not end: each returns the name of the task that it is about."""
+"""Situations in which a task waits, or does not end: each returns the name of the task."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def known(world: World, tenant: str, name: str, seconds: float = 60.0) -> None:
 
 
 def _busy(world: World, amount: float, priority: Priority = P1, name: str = "busy") -> None:
-    """Somebody has so many cores, usually for a minute."""
+    """A task holds cores, usually for a minute."""
     known(world, f"of_{name}", name)
     running(world, name, priority, resources=cores(amount))
 
 
 def beats(world: World, seconds: float) -> None:
-    """Time passes, and all workers are heard of."""
+    """Let time pass, with heartbeats of all workers."""
     world.advance(seconds, heard=list(world.workers))
 
 
@@ -54,7 +54,7 @@ def upstream(world: World) -> str:
 
 
 def in_vain(world: World) -> str:
-    """What it needs fails before the rest is over."""
+    """Its upstream task fails before the others end."""
     settled(world, w1=8)
     tasks = task("a", max_attempts=1), task("b"), task("it", "a", "b")
     world.submit(job(*tasks, on_failure=FailurePolicy.FAIL_AFTER_ALL))
@@ -64,7 +64,7 @@ def in_vain(world: World) -> str:
 
 
 def given_up(world: World) -> str:
-    """It was cancelled for what failed."""
+    """It was cancelled because of a failure."""
     settled(world, w1=8)
     tasks = task("a", max_attempts=1), task("b"), task("it", "a")
     world.submit(job(*tasks, on_failure=FailurePolicy.FAIL_AFTER_ALL))
@@ -74,7 +74,7 @@ def given_up(world: World) -> str:
 
 
 def failed_once(world: World) -> str:
-    """Its next try comes in a while."""
+    """Its next attempt is delayed."""
     settled(world, w1=1)
     world.given_running("it", on="w1", max_attempts=4, retry_delay_seconds=30.0)
     world.fail("it")
@@ -82,7 +82,7 @@ def failed_once(world: World) -> str:
 
 
 def much_fails(world: World) -> str:
-    """The circuit of its job is open."""
+    """The circuit breaker of its job is open."""
     storm = Storm(world, workers=1, cores=25)
     storm.submit(wide(60, FailurePolicy.FAIL_AFTER_ALL, max_attempts=1), runs=1)
     storm.seconds(1, lambda _: '{"type":"ValueError","message":"no such column"}')
@@ -90,17 +90,17 @@ def much_fails(world: World) -> str:
 
 
 def probe_succeeds(world: World) -> None:
-    """Time passes until the circuit closes."""
+    """Let time pass until the circuit breaker closes."""
     _until(world, lambda: not world.ledger.breakers)
 
 
 def comes_back(world: World) -> None:
-    """Time passes until what was put off is placed."""
+    """Let time pass until the delayed task is placed."""
     _until(world, lambda: world.task("t59").worker_id is not None)
 
 
 def _until(world: World, is_so: Callable[[], bool]) -> None:
-    """Time passes, and what has been placed succeeds, until something is so."""
+    """Let time pass and placed tasks succeed, until a condition holds."""
     for _ in range(700):
         if is_so():
             return
@@ -111,7 +111,7 @@ def _until(world: World, is_so: Callable[[], bool]) -> None:
 
 
 def put_off(world: World) -> str:
-    """The circuit has closed again, and what was put off comes back at its own time."""
+    """The circuit breaker has closed, and delayed tasks come back at their own time."""
     much_fails(world)
     probe_succeeds(world)
     return "t59"
@@ -121,7 +121,7 @@ def put_off(world: World) -> str:
 
 
 def frozen(world: World) -> str:
-    """Somebody has frozen its job."""
+    """Its job is frozen."""
     settled(world, w1=8)
     world.rule(rules(freeze(FreezeKind.JOB, "acme/job")))
     world.submit(job(task("it")))
@@ -129,7 +129,7 @@ def frozen(world: World) -> str:
 
 
 def frozen_for_a_minute(world: World) -> str:
-    """Everything is frozen, and not for ever."""
+    """Everything is frozen for a minute."""
     settled(world, w1=8)
     world.rule(rules(freeze(FreezeKind.ALL, until=world.now + timedelta(minutes=1))))
     world.submit(job(task("it")))
@@ -137,7 +137,7 @@ def frozen_for_a_minute(world: World) -> str:
 
 
 def paused(world: World) -> str:
-    """Its run is paused, and it is held by that only."""
+    """Its run is paused, and only that holds it."""
     settled(world, w1=1)
     run = world.submit(job(task("a"), task("it")))
     world.act(happened.PauseRun, run, why="warehouse move")
@@ -146,7 +146,7 @@ def paused(world: World) -> str:
 
 
 def over_quota(world: World) -> str:
-    """Two cores of three are in use, and as many are asked for."""
+    """Two cores of three are in use, and two are requested."""
     settled(world, w1=8)
     world.rule(rules(quota("acme", guaranteed=1, burst=2)))
     known(world, "acme", "busy")
@@ -157,7 +157,7 @@ def over_quota(world: World) -> str:
 
 
 def over_memory(world: World) -> str:
-    """Of memory its tenant has used an odd amount, which can't be said in a few digits."""
+    """Its tenant uses an odd amount of memory, which can't be written in a few digits."""
     settled(world, w1=8)
     row = quota("acme")
     burst = Ceiling(memory_bytes=2 * GIB)
@@ -179,7 +179,7 @@ def too_many_tasks(world: World) -> str:
 
 
 def group_is_full(world: World) -> str:
-    """Its group lets one in, and `busy` is."""
+    """Its group allows one, and `busy` runs."""
     settled(world, w1=8)
     world.rule(rules(group("db", 1)))
     known(world, "acme", "busy")
@@ -191,7 +191,7 @@ def group_is_full(world: World) -> str:
 
 
 def rate_is_used(world: World) -> str:
-    """Its group lets one start in a minute."""
+    """Its group allows one start per minute."""
     settled(world, w1=8)
     world.rule(rules(group("db", 1, per_seconds=60)))
     world.submit(job(in_group("busy")))
@@ -212,7 +212,7 @@ def rate_goes_on(world: World) -> None:
 
 
 def full(world: World) -> str:
-    """Three of four cores are in use, and two are asked for."""
+    """Three of four cores are in use, and two are requested."""
     settled(world, w1=4)
     _busy(world, 3)
     given(world, "it", P1, resources=cores(2))
@@ -220,21 +220,21 @@ def full(world: World) -> str:
 
 
 def kept(world: World) -> str:
-    """The same, and by now room is kept for it: that would be free for it if it asked for less."""
+    """The same, with a reservation: that would be free for it if it requested less."""
     name = full(world)
     beats(world, 13)
     assert world.task(name).reserved is not None
     return name
 
 
-def nobody_of_that_kind(world: World) -> str:
+def no_worker_with_the_label(world: World) -> str:
     """No worker has its label."""
     settled(world, w1=4)
     given(world, "it", P1, labels={"gpu": "a100"})
     return "it"
 
 
-def nobody_in_that_zone(world: World) -> str:
+def no_worker_in_the_zone(world: World) -> str:
     """No worker is in its zone."""
     settled(world, w1=4)
     given(world, "it", P1, zone="eu-1")
@@ -242,7 +242,7 @@ def nobody_in_that_zone(world: World) -> str:
 
 
 def cordoned(world: World) -> str:
-    """The only worker that has its label gets nothing new."""
+    """The only worker that has its label is cordoned."""
     world.register("w1", labels={"gpu": "a100"})
     settled(world)
     world.settle(happened.CordonWorker(worker="w1", by="ann", why="new disk"))
@@ -251,14 +251,14 @@ def cordoned(world: World) -> str:
 
 
 def too_big(world: World) -> str:
-    """Eight cores are asked for, and the largest worker has four."""
+    """Eight cores are requested, and the largest worker has four."""
     settled(world, w1=4)
     given(world, "it", P1, resources=cores(8))
     return "it"
 
 
 def in_pieces(world: World) -> str:
-    """Two workers have a core free each, and two are asked for."""
+    """Two workers have a core free each, and two are requested."""
     for name in ("w1", "w2"):
         world.register(name, cores=2, labels={"name": name})
         known(world, f"of_on-{name}", f"on-{name}")
@@ -269,7 +269,7 @@ def in_pieces(world: World) -> str:
 
 
 def outranked(world: World) -> str:
-    """A task of higher priority is to have the next room."""
+    """A task of higher priority goes first."""
     settled(world, w1=1)
     _busy(world, 1)
     known(world, "first", "first10")
@@ -279,13 +279,13 @@ def outranked(world: World) -> str:
 
 
 def first_is_done(world: World) -> None:
-    """Those before it are done."""
+    """The tasks before it end."""
     world.succeed("busy")
     world.run_through("first10")
 
 
 def beyond_its_share(world: World) -> str:
-    """Its tenant has all, and another one nothing."""
+    """Its tenant uses everything, another one nothing."""
     settled(world, w1=2)
     for number in range(3):
         known(world, "big", f"big1{number}")
@@ -296,7 +296,7 @@ def beyond_its_share(world: World) -> str:
 
 
 def made_room(world: World) -> str:
-    """It was stopped for a P0, which runs."""
+    """It was preempted for a P0, which runs."""
     full_of_p2(world)
     known(world, "of_high", "high")
     world.stop("low")
@@ -305,7 +305,7 @@ def made_room(world: World) -> str:
 
 
 def makes_room(world: World) -> str:
-    """It is asked to stop for a P0, and has not yet."""
+    """It is being preempted for a P0."""
     full_of_p2(world)
     return "low"
 
@@ -314,7 +314,7 @@ def makes_room(world: World) -> str:
 
 
 def waits(world: World) -> str:
-    """There is no room; what is known of that may be old."""
+    """There is no capacity; the state may be old."""
     settled(world, w1=1)
     world.submit(job(task("a"), task("it")))
     return "it"
@@ -329,7 +329,7 @@ def store_is_slow(world: World) -> str:
 
 
 def forgotten(world: World) -> str:
-    """The scheduler has no record of why it was not placed, for longer than a turn ever takes."""
+    """The scheduler has no record of a cause, for longer than a turn ever takes."""
     settled(world, w1=1)
     world.submit(job(task("a"), task("it")))
     queues = world.shard.memory.queues

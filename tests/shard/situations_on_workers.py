@@ -1,4 +1,4 @@
-"""Situations in which a worker has a task, or had it: each returns the name of the task that it is about."""
+"""Situations in which a worker has a task, or had it: each returns the name of the task."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.shard.world import World
 
 
 def not_acknowledged(world: World) -> str:
-    """Its worker has it, and says nothing of it."""
+    """Its worker has not acknowledged it."""
     settled(world, w1=1)
     world.submit(job(task("it")))
     beats(world, 6)
@@ -19,7 +19,7 @@ def not_acknowledged(world: World) -> str:
 
 
 def not_started(world: World) -> str:
-    """Its worker says that it has it, and does not start it."""
+    """Its worker has acknowledged it, and does not start it."""
     settled(world, w1=1)
     world.submit(job(task("it")))
     world.receive("it")
@@ -28,14 +28,14 @@ def not_started(world: World) -> str:
 
 
 def silent(world: World) -> str:
-    """Its worker says nothing at all."""
+    """Its worker is silent."""
     world.given_running("it", on="w1")
     world.advance(12)
     return "it"
 
 
 def slow(world: World) -> str:
-    """It takes longer than it usually does, and moves."""
+    """It takes longer than usual, with progress."""
     known(world, "acme", "it")
     world.given_running("it", on="w1")
     beats(world, 80)
@@ -44,7 +44,7 @@ def slow(world: World) -> str:
 
 
 def stuck(world: World) -> str:
-    """It has made no progress for long."""
+    """It has made no progress for a long time."""
     known(world, "acme", "it")
     world.given_running("it", on="w1")
     _moves(world, 10.0)
@@ -67,7 +67,7 @@ def _moves(world: World, percent: float) -> None:
 
 
 def failed_everywhere(world: World) -> str:
-    """It failed alike on three workers."""
+    """It failed the same way on three workers."""
     world.submit(job(task("it", max_attempts=9, retry_delay_seconds=1.0)))
     for name in ("w1", "w2", "w3"):
         world.register(name)

@@ -1,7 +1,7 @@
-"""For each reason: the situation is made, the diagnosis names the true cause, and what it advises changes the verdict.
+"""For each reason: the diagnosis of a situation names the true cause, and its suggestions change the verdict.
 
-Each act is carried out in a world of its own, and its effect is what was said. What is waited for happens, and it goes
-on. Of what is unknown nothing is blamed, and nothing is advised.
+Each suggestion is executed in a world of its own, and has the effect that it describes. Waiting has its effect as well.
+An unknown cause has neither blockers nor suggestions.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from datetime import timedelta
 
 import pytest
 
+from mainspring.core.explain import advice_messages as words
 from mainspring.core.explain.diagnosis import Act, ActKind, Diagnosis, Foresight, Reason
 from mainspring.core.model.task import TaskState
-from mainspring.core.text.durations import seconds_of
+from mainspring.core.text.durations import say_seconds, seconds_of
 from mainspring.shard.explain.advice import advise
 from mainspring.shard.explain.diagnose import diagnose
 from mainspring.shard.explain.forecast import copy_around
@@ -27,14 +28,28 @@ from tests.shard.world import World
 
 EACH = [(reason, case) for reason, cases in CASES.items() for case in cases]
 PASSING = [(reason, case) for reason, case in EACH if case.passes is not None]
-_NOW = re.compile(r"it would start now on (.+)")
-_IN_PLACE_OF = re.compile(r"it would start on (.+) within .+, and ([\d,]+) tasks? would be stopped for it")
-_ELSEWHERE = re.compile(r"it is (?:tried elsewhere|queued again) in (.+), unless its worker .+")
-_ELSE = re.compile(r"it would wait for something else then \((.+)\)")
+_SECONDS = 987.0
+
+
+def _pattern(message: str, *placeholders: str) -> re.Pattern[str]:
+    """A pattern of a message of the catalogue, with a group for each placeholder."""
+    pattern = re.escape(message)
+    for placeholder in placeholders:
+        pattern = pattern.replace(re.escape(placeholder), "(.+)")
+    return re.compile(pattern)
+
+
+_NOW = _pattern(words.starts_on("WORKER", 0, 0), "WORKER")
+_IN_PLACE_OF = {
+    count: _pattern(words.starts_on("WORKER", count, _SECONDS), "WORKER", say_seconds(_SECONDS)) for count in (1, 2)
+}
+_ELSE = _pattern(words.waits_then("VERDICT"), "VERDICT")
+_SILENT = _pattern(words.tried_elsewhere(_SECONDS), say_seconds(_SECONDS))
+_UNACKNOWLEDGED = _pattern(words.given_to_another(_SECONDS), say_seconds(_SECONDS))
 
 
 def ask(world: World, task_id: str, case: Case) -> Diagnosis:
-    """The whole answer about a task."""
+    """The complete diagnosis of a task."""
     memory = world.shard.memory
     found = diagnose(memory, task_id, world.now, age_seconds=case.age_seconds)
     assert found is not None
@@ -42,13 +57,13 @@ def ask(world: World, task_id: str, case: Case) -> Diagnosis:
 
 
 def made(case: Case) -> tuple[World, str]:
-    """A world in which it is so, and the task."""
+    """The situation, and the task."""
     world = World()
     return world, world.task(case.make(world)).id
 
 
 @pytest.mark.parametrize(("reason", "case"), EACH)
-def test_what_is_advised_comes_true(reason: Reason, case: Case) -> None:
+def test_suggestions_have_their_effect(reason: Reason, case: Case) -> None:
     world, task_id = made(case)
     found = ask(world, task_id, case)
 
@@ -66,7 +81,7 @@ def test_what_is_advised_comes_true(reason: Reason, case: Case) -> None:
 
 
 @pytest.mark.parametrize(("reason", "case"), PASSING)
-def test_what_is_waited_for_happens_and_it_goes_on(reason: Reason, case: Case) -> None:
+def test_waiting_has_its_effect(reason: Reason, case: Case) -> None:
     world, task_id = made(case)
     found = ask(world, task_id, case)
     assert case.passes is not None
@@ -87,13 +102,15 @@ def test_every_reason_has_its_case() -> None:
 
 
 def _short(act: Act) -> str:
-    """The command of an act, or how its words begin."""
-    return act.command or re.match(r"(Ask for|Do without|Wait|.*)", act.says)[0]  # type: ignore[index]
+    """The command of a suggestion, or its first word."""
+    return act.command or act.says.partition(" ")[0]
 
 
 def _check(world: World, task_id: str, act: Act, reason: Reason) -> None:
-    """The effect is what was said, at once or within a turn or two."""
-    now, in_place, other = (said.fullmatch(act.effect) for said in (_NOW, _IN_PLACE_OF, _ELSE))
+    """The effect is as described, at once or within a turn or two."""
+    now, other = _NOW.fullmatch(act.effect), _ELSE.fullmatch(act.effect)
+    found = ((count, pattern.fullmatch(act.effect)) for count, pattern in _IN_PLACE_OF.items())
+    victims, in_place = next(((count, one) for count, one in found if one is not None), (0, None))
     if now is None and in_place is None and other is None:
         _SAID[act.effect](world, task_id)
         return
@@ -102,14 +119,14 @@ def _check(world: World, task_id: str, act: Act, reason: Reason) -> None:
         assert world.task(task_id).worker_id == now[1], act
     elif in_place is not None:
         going = asked_to_go(world)
-        assert len(going) == int(in_place[2]), act
+        assert len(going) == victims, act
         world.stop(*going)
         assert world.task(task_id).worker_id == in_place[1], act
     elif other is not None:
-        found = diagnose(world.shard.memory, task_id, world.now)
-        assert found is not None
-        assert found.reason is not reason, act
-        assert found.verdict.startswith(other[1]), act
+        then = diagnose(world.shard.memory, task_id, world.now)
+        assert then is not None
+        assert then.reason is not reason, act
+        assert then.verdict.startswith(other[1]), act
 
 
 def _starts_after_upstream(world: World, task_id: str) -> None:
@@ -124,12 +141,12 @@ def _starts_anew(world: World, task_id: str) -> None:
         world.register("another")
     task = world.task(task_id)
     assert world.path(task_id)[-2:] == [TaskState.QUEUED, TaskState.ASSIGNED]
-    assert task.tries == 0, "the try does not count"
+    assert task.tries == 0, "the attempt does not count"
 
 
 def _check_wait(world: World, task_id: str, effect: str) -> None:
-    """What was said comes by itself."""
-    elsewhere = _ELSEWHERE.fullmatch(effect)
+    """The described effect comes without an action."""
+    elsewhere = _SILENT.fullmatch(effect) or _UNACKNOWLEDGED.fullmatch(effect)
     if elsewhere is None:
         _COMES[effect](world, task_id)
         return
@@ -143,8 +160,8 @@ def _check_wait(world: World, task_id: str, effect: str) -> None:
 
 
 def _beating(world: World, effect: str) -> list[str]:
-    """A worker that does not say that it has something is heard of otherwise."""
-    return ["w1"] if "says that it has it" in effect else []
+    """The workers that send heartbeats: also one that has not acknowledged a task."""
+    return ["w1"] if _UNACKNOWLEDGED.fullmatch(effect) else []
 
 
 def _succeeds(world: World, task_id: str) -> None:
@@ -166,11 +183,11 @@ def _ends(world: World, task_id: str) -> None:
 
 
 _COMES = {
-    "it goes on by itself": _succeeds,
-    "it is tried again once a probe has succeeded": _is_tried_again,
-    "it ends soon": _ends,
+    words.GOES_ON: _succeeds,
+    words.PROBED: _is_tried_again,
+    words.ENDS: _ends,
 }
 _SAID = {
-    "it starts once that has succeeded": _starts_after_upstream,
-    "it would be queued again": _starts_anew,
+    words.STARTS_AFTER: _starts_after_upstream,
+    words.QUEUED_AGAIN: _starts_anew,
 }

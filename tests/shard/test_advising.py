@@ -1,9 +1,11 @@
-"""What can be done: only what would change the verdict, with the command and the effect; and it has that effect."""
+"""Suggestions: only changes of the verdict, with command and effect."""
 
 from __future__ import annotations
 
+from mainspring.core.explain import advice_messages as words
 from mainspring.core.explain.diagnosis import ActKind, Diagnosis, Foresight, Reason
 from mainspring.core.fairness.freezes import FreezeKind
+from mainspring.core.model.resources import Resources
 from mainspring.core.model.task import Priority
 from mainspring.shard import events as happened
 from mainspring.shard.explain.advice import advise
@@ -23,32 +25,31 @@ def advice(world: World, name: str) -> Diagnosis:
 
 
 def effects(said: Diagnosis) -> dict[str, str]:
-    """What each act would do, by its command, or its words if it has none."""
+    """The effect of each suggestion, by its command, or its text if it has none."""
     return {act.command or act.says: act.effect for act in said.acts}
 
 
 def test_a_smaller_request_or_a_higher_priority(world: World) -> None:
-    """Three of four cores are in use by P2, and two are asked for."""
+    """Three of four cores are in use by P2, and two are requested."""
     world.register("w1", cores=4)
     sharing.running(world, "beta", 3, Priority.P2)
     run = world.submit(jobs.job(jobs.task("load", resources=jobs.cores(2))))
     said = effects(advice(world, "load"))
-    assert said["Ask for 1 core and 1 GiB of memory instead of 2 cores and 2 GiB of memory"] == (
-        "it would start now on w1"
-    )
-    assert "1 task would be stopped for it" in said[f"mainspring promote {run.id} --priority P0"]
-    assert "it would start now" in said["mainspring worker --pool pool --cpu 2 --memory 2Gi"]
+    less = words.ask_for_less(Resources(2_000, 2 * jobs.GIB), Resources(1_000, jobs.GIB))
+    assert said[less] == words.starts_on("w1", 0, 0)
+    assert said[f"mainspring promote {run.id} --priority P0"] == words.starts_on("w1", 1, 30)
+    assert said["mainspring worker --pool pool --cpu 2 --memory 2Gi"] == words.starts_on("the new worker", 0, 0)
 
 
-def test_to_promote_does_not_help_beyond_a_quota(world: World) -> None:
-    """A P1 waits for its tenant's quota as a P2 does: a raise is what helps, and a P0 waits for no quota."""
+def test_a_promotion_is_not_suggested_at_a_quota(world: World) -> None:
+    """A P1 waits for its tenant's quota as a P2 does: a higher quota helps, and a P0 ignores quotas."""
     world.register("w1", cores=8)
     world.rule(sharing.rules(sharing.quota("acme", guaranteed=1, burst=1)))
     sharing.running(world, "acme", 2, Priority.P2)
     world.submit(jobs.job(jobs.task("load")), priority=Priority.P2)
     said = advice(world, "load")
     assert said.reason is Reason.TENANT_OVER_QUOTA
-    assert effects(said)["mainspring quota raise acme --for 4h --burst-cpu 2"] == "it would start now on w1"
+    assert effects(said)["mainspring quota raise acme --for 4h --burst-cpu 2"] == words.starts_on("w1", 0, 0)
     assert not any("promote" in act.command for act in said.acts)
 
 
@@ -61,7 +62,7 @@ def test_tasks_at_a_time_are_raised_too(world: World) -> None:
     assert "mainspring quota raise acme --for 4h --max-tasks 2" in effects(advice(world, "load"))
 
 
-def test_nobody_has_the_label(world: World) -> None:
+def test_a_label_that_no_worker_has(world: World) -> None:
     """It will never start; without the label it would, and with a worker that has it."""
     world.register("w1")
     world.advance(20, heard=["w1"])
@@ -69,7 +70,7 @@ def test_nobody_has_the_label(world: World) -> None:
     said = advice(world, "train")
     assert said.expected is not None
     assert said.expected.foresight is Foresight.NEVER
-    assert effects(said)["Do without gpu=a100"] == "it would start now on w1"
+    assert effects(said)[words.without_label("gpu", "a100")] == words.starts_on("w1", 0, 0)
     assert "mainspring worker --pool pool --cpu 1 --memory 1Gi --label gpu=a100" in effects(said)
     assert not any(act.kind is ActKind.WAIT for act in said.acts)
 
@@ -79,11 +80,11 @@ def test_a_freeze_is_ended_by_its_own_name(world: World) -> None:
     world.register("w1")
     world.rule(sharing.rules(sharing.freeze(FreezeKind.TENANT, "acme")))
     world.submit(jobs.job(jobs.task("load")))
-    assert effects(advice(world, "load")) == {"mainspring unfreeze tenant acme": "it would start now on w1"}
+    assert effects(advice(world, "load")) == {"mainspring unfreeze tenant acme": words.starts_on("w1", 0, 0)}
 
 
 def test_a_second_freeze_is_not_ended_with_the_first(world: World) -> None:
-    """So to unfreeze one of them changes nothing, and is not offered."""
+    """Unfreezing one of them changes nothing, and is not suggested."""
     world.register("w1")
     freezes = sharing.freeze(FreezeKind.TENANT, "acme"), sharing.freeze(FreezeKind.ALL)
     world.rule(sharing.rules(*freezes))
@@ -92,16 +93,16 @@ def test_a_second_freeze_is_not_ended_with_the_first(world: World) -> None:
 
 
 def test_a_paused_run_is_resumed(world: World) -> None:
-    """`b` is ready, and held by the pause only."""
+    """`b` is ready, and only the pause holds it."""
     world.register("w1")
     run = world.submit(jobs.chain("a", "b"))
     world.act(happened.PauseRun, run)
     world.run_through("a")
-    assert effects(advice(world, "b")) == {f"mainspring resume {run.id}": "it would start now on w1"}
+    assert effects(advice(world, "b")) == {f"mainspring resume {run.id}": words.starts_on("w1", 0, 0)}
 
 
-def test_a_group_lets_one_more_in(world: World) -> None:
-    """One at a time, and somebody is in."""
+def test_a_higher_group_limit_is_suggested(world: World) -> None:
+    """One at a time, and one runs."""
     world.register("w1", cores=4)
     world.rule(sharing.rules(sharing.group("db", 1)))
     world.submit(jobs.job(in_group("a")))
@@ -109,11 +110,11 @@ def test_a_group_lets_one_more_in(world: World) -> None:
     world.start("a")
     world.submit(jobs.job(in_group("b")))
     said = effects(advice(world, "b"))
-    assert said["mainspring groups set db --most 2 --tenant acme"] == "it would start now on w1"
+    assert said["mainspring groups set db --most 2 --tenant acme"] == words.starts_on("w1", 0, 0)
 
 
-def test_room_in_one_piece_is_made_if_that_is_allowed(world: World) -> None:
-    """Two workers have a core free each, and two cores are asked for."""
+def test_defragmentation_is_suggested(world: World) -> None:
+    """Two workers have a core free each, and two cores are requested."""
     for name in ("w1", "w2"):
         world.register(name, cores=2, labels={"name": name})
         world.submit(jobs.job(jobs.task(f"on-{name}", prefer={"name": name})), tenant="beta", priority=Priority.P2)
@@ -124,8 +125,8 @@ def test_room_in_one_piece_is_made_if_that_is_allowed(world: World) -> None:
     assert "mainspring settings set defragment 1" in effects(said)
 
 
-def test_what_is_stale_gets_no_advice(world: World) -> None:
-    """Nobody knows whether it is still so."""
+def test_a_stale_diagnosis_has_no_suggestions(world: World) -> None:
+    """The state may have changed."""
     world.register("w1")
     world.rule(sharing.rules(sharing.freeze(FreezeKind.ALL)))
     world.submit(jobs.job(jobs.task("load")))

@@ -1,4 +1,4 @@
-"""Whatever happens, in whatever order: everything in memory can be asked about, and what is said comes true."""
+"""Properties of diagnoses: every task in memory has one at any time, and it is right."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.shard.test_any_story import Story
 
 S = TaskState
 _HELD = frozenset({Reason.FROZEN, Reason.PAUSED, Reason.TENANT_OVER_QUOTA, Reason.TOO_BIG, Reason.NO_MATCHING_WORKER})
-"""Who waits for one of these is not placed unless something happens."""
+"""A task with one of these reasons is not placed unless something changes."""
 _SUPPOSED = (
     "priority P0", "cpu 0", "cpu 1, memory 1Gi", "2 workers 8 64Gi", "burst 0, tasks 0", "guaranteed 100, burst 100",
     "group db 0", "group db 9", "unfreeze, unpause", "without zone",
@@ -31,10 +31,10 @@ _SUPPOSED = (
 
 
 class AskedStory(Story):
-    """A story in which somebody asks about everything, again and again."""
+    """Random events, with diagnoses of everything in between."""
 
     @rule()
-    def somebody_asks_why(self) -> None:
+    def diagnose_everything(self) -> None:
         memory, now = self.world.shard.memory, self.world.now
         asked = [task for run in memory.runs.values() for task in run.tasks]
         said = {task.id: found for task in asked if (found := diagnose(memory, task.id, now)) is not None}
@@ -51,8 +51,8 @@ class AskedStory(Story):
                 assert found.expected is None or found.expected.foresight is not Foresight.NEVER, found
 
     @rule(data=st.data())
-    def somebody_asks_what_would_help(self, data: st.DataObject) -> None:
-        """And what would be if: whatever the answer is, the memory is as it was, to its last bit."""
+    def evaluate_a_hypothesis(self, data: st.DataObject) -> None:
+        """What-if does not change the memory, whatever the answer."""
         memory, now = self.world.shard.memory, self.world.now
         waiting = [task for run in memory.runs.values() for task in run.tasks if task.state in (S.QUEUED, S.PENDING)]
         if not waiting:
@@ -67,8 +67,8 @@ class AskedStory(Story):
         assert picture(memory) == before
 
     @rule()
-    def somebody_asks_what_waits(self) -> None:
-        """The sums count all that is queued, each line by the reason of its oldest."""
+    def check_summaries(self) -> None:
+        """The summary counts all queued tasks, each queue by the reason of its oldest."""
         memory, now = self.world.shard.memory, self.world.now
         sums = waiting_sums(memory, now)
         assert len({one.reason for one in sums}) == len(sums)
@@ -80,7 +80,7 @@ class AskedStory(Story):
 
 
 def _is_sound(found: Diagnosis) -> None:
-    """What holds of every diagnosis."""
+    """Invariants of every diagnosis."""
     assert found.verdict
     assert not found.verdict.endswith(".")
     assert found.others_in_the_way >= 0

@@ -1,4 +1,4 @@
-"""Lines and sums agree with what is said of their oldest task, and of a large fleet all is asked before it is never."""
+"""Queue reasons and summaries agree with the diagnosis of the oldest task; all workers of a large fleet are examined."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ S = TaskState
 
 
 def sums(world: World, tenant: str | None = None) -> dict[Reason, int]:
-    """How many wait for what."""
+    """Waiting tasks by reason."""
     return {one.reason: one.tasks for one in waiting_sums(world.shard.memory, world.now, tenant)}
 
 
-def test_every_line_has_the_reason_of_its_oldest(world: World) -> None:
+def test_every_queue_has_the_reason_of_its_oldest_task(world: World) -> None:
     settled(world, w1=2)
     world.rule(rules(quota("broke", max_tasks=0), freeze(FreezeKind.TENANT, "cold"), group("db", 1)))
     running(world, "x", P1)
@@ -56,8 +56,8 @@ def test_every_line_has_the_reason_of_its_oldest(world: World) -> None:
     assert sums(world, "cold") == {Reason.FROZEN: 3}
 
 
-def test_what_is_not_ready_is_summed_too(world: World) -> None:
-    """By run: upstreams, retries, pauses."""
+def test_pending_tasks_are_summarized(world: World) -> None:
+    """By run: upstream tasks, retries, pauses."""
     settled(world, w1=8)
     world.submit(chain("a", "b", "c"))
     paused = world.submit(chain("d", "e"))
@@ -72,7 +72,7 @@ def test_what_is_not_ready_is_summed_too(world: World) -> None:
     assert upstream.says == why(world, "b").verdict
 
 
-def test_the_most_come_first_with_the_one_that_has_waited_longest(world: World) -> None:
+def test_the_largest_sum_comes_first_with_its_oldest_task(world: World) -> None:
     settled(world, w1=1)
     world.submit(wide(3))
     world.advance(5, heard=["w1"])
@@ -83,8 +83,8 @@ def test_the_most_come_first_with_the_one_that_has_waited_longest(world: World) 
     assert (second.reason, second.oldest) == (Reason.TOO_BIG, world.task("huge").since)
 
 
-def test_one_worker_of_many_that_would_do_is_found(world: World) -> None:
-    """It is not among those that are looked at first: all are asked before anything is said to be never."""
+def test_the_only_matching_worker_of_many_is_found(world: World) -> None:
+    """It is not in the first sample: all are examined before the answer is never."""
     names = [f"w{number}" for number in range(2 * LOOKED_AT)]
     for name in names:
         world.register(name, labels={"gpu": "a100"} if name == "w1" else {})
@@ -99,8 +99,8 @@ def test_one_worker_of_many_that_would_do_is_found(world: World) -> None:
     assert why(world, "t2").reason is Reason.TOO_BIG
 
 
-def test_a_part_of_the_fleet_that_is_cordoned_does_not_speak_for_all(world: World) -> None:
-    """Every second worker is cordoned, and just those are looked at first."""
+def test_a_cordoned_sample_does_not_stand_for_the_fleet(world: World) -> None:
+    """Every second worker is cordoned, and just those are in the first sample."""
     names = [f"w{number}" for number in range(2 * LOOKED_AT)]
     for name in names:
         world.register(name)

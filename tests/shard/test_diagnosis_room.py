@@ -1,4 +1,4 @@
-"""Why a task that may start finds no room, and who is ahead: the true one is named, and gone when it is removed."""
+"""Capacity gates: the true blocker is named, and the gate passes when it is removed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ P0, P1, P2 = Priority
 S = TaskState
 
 
-def test_a_full_pool_says_who_has_the_room_and_how_many_are_ahead(world: World) -> None:
+def test_a_full_pool_names_the_holders_and_counts_the_tasks_ahead(world: World) -> None:
     settled(world, w1=1)
     run = world.submit(wide(4))
 
@@ -32,7 +32,7 @@ def test_a_full_pool_says_who_has_the_room_and_how_many_are_ahead(world: World) 
     assert world.task("t3").state is S.ASSIGNED
 
 
-def test_the_next_room_is_told_by_how_long_the_task_usually_takes(world: World) -> None:
+def test_the_next_free_capacity_is_estimated_from_usual_durations(world: World) -> None:
     settled(world, w1=1)
     world.submit(job(task("long", expected_seconds=100.0)))
     world.start("long")
@@ -41,10 +41,10 @@ def test_the_next_room_is_told_by_how_long_the_task_usually_takes(world: World) 
 
     found = why(world, "next")
     assert found.numbers["next_room_seconds"] == pytest.approx(60)
-    assert "next room in ~1m 00s" in found.verdict
+    assert "~1m 00s" in found.verdict
 
 
-def test_memory_that_is_short_is_said_and_not_cores(world: World) -> None:
+def test_the_scarce_resource_is_named(world: World) -> None:
     settled(world, w1=4)
     run = job(*(task(name, resources=Resources(1_000, 3 * GIB)) for name in "ab"))
     world.submit(run)
@@ -52,7 +52,7 @@ def test_memory_that_is_short_is_said_and_not_cores(world: World) -> None:
     assert why(world, "b").verdict.startswith("1 of 4 GiB of memory free")
 
 
-def test_many_in_the_way_are_counted_and_few_are_named(world: World) -> None:
+def test_all_blockers_are_counted_and_a_few_are_named(world: World) -> None:
     settled(world, w1=20)
     world.submit(wide(21))
 
@@ -60,7 +60,7 @@ def test_many_in_the_way_are_counted_and_few_are_named(world: World) -> None:
     assert (len(found.in_the_way), found.others_in_the_way) == (MOST_NAMED, 20 - MOST_NAMED)
 
 
-def test_a_label_that_nobody_has_means_never_and_says_what_is_like_it(world: World) -> None:
+def test_a_label_without_workers_means_never_and_lists_similar_values(world: World) -> None:
     world.register("w1", labels={"gpu": "t4"})
     world.register("w2", labels={"gpu": "t4"})
     settled(world)
@@ -68,7 +68,7 @@ def test_a_label_that_nobody_has_means_never_and_says_what_is_like_it(world: Wor
 
     found = why(world, "train")
     assert (found.reason, holding(found)) == (Reason.NO_MATCHING_WORKER, words.MATCH)
-    assert found.verdict == "No worker offers gpu=a100 (2 have gpu=t4): will never start"
+    assert found.verdict == words.no_such_worker("gpu=a100", "2 have gpu=t4", "")
     assert found.expected is not None
     assert found.expected.foresight is Foresight.NEVER
 
@@ -76,20 +76,20 @@ def test_a_label_that_nobody_has_means_never_and_says_what_is_like_it(world: Wor
     assert world.task("train").state is S.ASSIGNED
 
 
-def test_a_gpu_that_nobody_has_means_never(world: World) -> None:
+def test_a_gpu_without_workers_means_never(world: World) -> None:
     settled(world, w1=8)
     world.submit(job(task("train", resources=Resources(1_000, GIB, gpus=1))))
 
     found = why(world, "train")
     assert (found.reason, found.verdict) == (
-        Reason.NO_MATCHING_WORKER, "No worker offers 1 GPU: will never start",
+        Reason.NO_MATCHING_WORKER, words.no_such_worker("1 GPU", "", ""),
     )  # fmt: skip
 
     world.register("w2", cores=8, gpus=1)
     assert world.task("train").state is S.ASSIGNED
 
 
-def test_labels_that_nobody_has_together_are_told_together(world: World) -> None:
+def test_constraints_that_no_worker_meets_together_are_listed_together(world: World) -> None:
     world.register("w1", labels={"disk": "ssd"}, zone="a")
     world.register("w2", labels={"disk": "hdd"}, zone="b")
     settled(world)
@@ -100,8 +100,8 @@ def test_labels_that_nobody_has_together_are_told_together(world: World) -> None
     assert found.verdict.startswith("No worker offers disk=ssd and zone b (")
 
 
-def test_right_after_a_take_over_nothing_is_said_to_be_never(world: World) -> None:
-    """Workers may not have found the new leader yet."""
+def test_right_after_a_failover_nothing_is_never(world: World) -> None:
+    """Workers may not have reconnected yet."""
     world.register("w1", labels={"gpu": "a100"})
     settled(world, w2=1)
     world.new_leader()
@@ -114,17 +114,17 @@ def test_right_after_a_take_over_nothing_is_said_to_be_never(world: World) -> No
     assert found.expected.foresight is Foresight.CANNOT_SAY
 
 
-def test_without_any_worker_it_starts_when_one_comes(world: World) -> None:
+def test_a_pool_without_workers(world: World) -> None:
     world.advance(10)
     world.submit(wide(1))
 
     found = why(world, "t0")
-    assert found.verdict == "No worker is in pool pool; it starts when one comes"
+    assert found.verdict == words.no_worker_at_all("pool")
     assert found.expected is not None
     assert found.expected.foresight is Foresight.CANNOT_SAY
 
 
-def test_only_a_worker_that_is_cordoned_has_it(world: World) -> None:
+def test_the_only_matching_worker_is_cordoned(world: World) -> None:
     world.register("w1", labels={"gpu": "a100"})
     settled(world, w2=1)
     world.settle(happened.CordonWorker(worker="w1", by="ann", why="new disk"))
@@ -141,22 +141,22 @@ def test_only_a_worker_that_is_cordoned_has_it(world: World) -> None:
     assert world.task("train").state is S.ASSIGNED
 
 
-def test_only_a_worker_that_is_silent_has_it(world: World) -> None:
+def test_the_only_matching_worker_is_silent(world: World) -> None:
     world.register("w1", labels={"gpu": "a100"})
     settled(world, w2=1)
     world.advance(11, heard=["w2"])
     world.submit(job(task("train", labels={"gpu": "a100"})))
 
-    assert why(world, "train").verdict == "Only workers that get nothing new offer gpu=a100: w1 (suspect)"
+    assert why(world, "train").verdict == words.only_away("gpu=a100", ["w1 (suspect)"], 1)
 
 
-def test_too_big_says_what_the_largest_has(world: World) -> None:
+def test_too_big_names_the_largest_worker(world: World) -> None:
     settled(world, w1=8, w2=4)
     world.submit(job(task("huge", resources=cores(16))))
 
     found = why(world, "huge")
     assert (found.reason, holding(found)) == (Reason.TOO_BIG, words.SIZE)
-    assert found.verdict == "Needs 16 cores; the largest worker that would do has 8 cores: will never start"
+    assert found.verdict == words.too_big("16 cores", "8 cores", "")
     assert next(gate.says for gate in found.gates if gate.name == words.MATCH) == "2 of 2"
     assert found.expected is not None
     assert found.expected.foresight is Foresight.NEVER
@@ -165,7 +165,7 @@ def test_too_big_says_what_the_largest_has(world: World) -> None:
     assert world.task("huge").state is S.ASSIGNED
 
 
-def test_room_in_pieces(world: World) -> None:
+def test_fragmented_capacity(world: World) -> None:
     settled(world, w1=3, w2=3)
     run = world.submit(job(*(task(name, resources=cores(2)) for name in "abc")))
 
@@ -187,15 +187,15 @@ def test_higher_priorities_are_counted_and_the_first_is_named(world: World) -> N
 
     found = why(world, "last")
     assert (found.reason, holding(found), found.numbers["ahead"]) == (Reason.PRIORITY_QUEUE_WAIT, words.PRIORITY, 3)
-    assert found.verdict == "3 tasks of higher priority are ahead of it at P2"
+    assert found.verdict == words.behind_priority(3, P2, is_all=True)
     assert [one.tenant for one in found.in_the_way] == ["first"] * 3
 
     world.act(happened.CancelRun, world.run("run_0003"))
     assert why(world, "last").reason is Reason.NO_WORKER_CAPACITY
 
 
-def test_who_is_more_important_and_waits_for_something_else_is_not_ahead(world: World) -> None:
-    """Their label is nowhere, and their quota is used up: the room is not for them."""
+def test_a_more_important_task_with_another_cause_is_not_ahead(world: World) -> None:
+    """No worker has their label, or their quota is used up: the capacity is not for them."""
     settled(world, w1=1)
     world.rule(rules(quota("broke", max_tasks=0)))
     running(world, "x", P1)
@@ -213,7 +213,7 @@ def test_a_tenant_beyond_its_share_waits_for_one_below(world: World) -> None:
 
     found = why(world, "big14")
     assert (found.reason, holding(found), blockers(found)) == (Reason.FAIR_SHARE, words.SHARE, ["small"])
-    assert found.verdict == "big is at 200% of its share; a tenant at 0% goes first"
+    assert (found.numbers["share"], found.numbers["other_share"]) == (2, 0)
     assert why(world, "small10").reason is Reason.NO_WORKER_CAPACITY
 
     world.act(happened.CancelRun, world.run("run_0002"))
@@ -231,18 +231,18 @@ def test_a_tenant_within_its_guarantee_goes_first(world: World) -> None:
     assert "within its guarantee" in found.verdict
 
 
-def test_whom_room_is_made_for_is_told_who_goes(world: World) -> None:
+def test_a_task_with_a_reservation_names_the_tasks_that_are_preempted(world: World) -> None:
     full_of_p2(world)
 
     found = why(world, "high")
     assert (found.reason, blockers(found)) == (Reason.NO_WORKER_CAPACITY, [world.task("low").id])
-    assert found.verdict.startswith("Room is kept for it on w1")
+    assert next(gate.says for gate in found.gates if gate.name == words.ROOM).endswith("w1")
 
     world.stop("low")
     assert world.task("high").state is S.ASSIGNED
 
 
-def test_who_made_room_is_told_for_whom_and_what_is_left_of_it(world: World) -> None:
+def test_a_preempted_task_names_who_it_was_preempted_for_and_its_progress(world: World) -> None:
     full_of_p2(world)
     asked = why(world, "low")
     assert (asked.reason, blockers(asked)) == (Reason.PREEMPTED, [world.task("high").id])
@@ -252,16 +252,23 @@ def test_who_made_room_is_told_for_whom_and_what_is_left_of_it(world: World) -> 
     world.stop("low")
     found = why(world, "low")
     assert (found.reason, blockers(found)[0]) == (Reason.PREEMPTED, high.id)
-    assert "it ran 4.0s, and had saved nothing; queued again, 1st in line" in found.verdict
+    assert found.numbers["ran_seconds"] == pytest.approx(4, abs=0.1)
+    assert found.numbers["place"] == 1
+    trail = world.task("low").trail
+    assert trail is not None
+    assert trail.preempted_for is not None
+    assert (trail.preempted_for.task, trail.preempted_for.run) == (world.task("high").id, high.id)
     assert (found.in_the_way[0].tenant, found.in_the_way[0].priority) == ("of_high", P0)
     assert "of_high" not in found.verdict
 
     world.run_through("high")
     assert why(world, "low").reason is None
+    placed = world.task("low").trail
+    assert placed is None or placed.preempted_for is None
 
 
-def test_room_that_is_kept_for_a_more_important_one_is_not_free(world: World) -> None:
-    """What is free beside the one that goes is kept for a large P0."""
+def test_capacity_reserved_for_a_more_important_task_is_not_free(world: World) -> None:
+    """What is free beside the preempted task is reserved for a large P0."""
     settled(world, w1=2)
     running(world, "low", P2)
     given(world, "large", P0, resources=cores(2))
@@ -273,20 +280,20 @@ def test_room_that_is_kept_for_a_more_important_one_is_not_free(world: World) ->
     )  # fmt: skip
 
 
-def test_who_must_run_apart_from_another_is_told_from_whom(world: World) -> None:
+def test_anti_affinity_names_the_tasks_to_avoid(world: World) -> None:
     settled(world, w1=4)
     run = world.submit(job(task("a"), task("b", apart=("a",))))
 
     found = why(world, "b")
     assert (found.reason, blockers(found)) == (Reason.NO_WORKER_CAPACITY, [world.task("a").id])
-    assert "must run apart" in found.verdict
+    assert found.verdict == words.apart(["a"])
 
     world.run_through("a", of=run)
     assert world.task("b").state is S.ASSIGNED
 
 
-def test_who_must_run_where_another_ran_waits_for_that_worker(world: World) -> None:
-    """Another worker is free, and will not do."""
+def test_affinity_waits_for_the_worker_of_another_task(world: World) -> None:
+    """Another worker is free, but not allowed."""
     settled(world, w1=1)
     run = world.submit(job(task("a"), task("b", "a", near=("a",))), priority=P2)
     world.start("a")
@@ -301,8 +308,8 @@ def test_who_must_run_where_another_ran_waits_for_that_worker(world: World) -> N
     assert world.task("b").worker_id == "w1"
 
 
-def test_who_refused_it_is_not_said_to_be_never(world: World) -> None:
-    """It may come back and take it."""
+def test_a_refusal_does_not_mean_never(world: World) -> None:
+    """The worker may reconnect and take it."""
     settled(world, w1=1)
     world.submit(wide(1))
     world.give_back("t0", refusal="no such interpreter")

@@ -1,4 +1,4 @@
-"""What keeps a queued task from starting though there is room: each is named, and is so no more once it is removed."""
+"""Rule gates: the cause is named, and the gate passes when it is removed."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ P0, P1, P2 = Priority
 S = TaskState
 
 
-def test_frozen_says_by_whom_and_why(world: World) -> None:
+def test_a_freeze_names_its_author_and_reason(world: World) -> None:
     settled(world, w1=8)
     world.rule(rules(freeze(FreezeKind.TENANT, "acme")))
     world.submit(wide(1))
 
     found = why(world, "t0")
     assert (found.reason, holding(found), blockers(found)) == (Reason.FROZEN, words.FROZEN, ["ann"])
-    assert "tenant acme is frozen by ann: maintenance" in found.verdict
+    assert all(part in found.verdict for part in ("tenant acme", "ann", "maintenance"))
     assert found.expected is not None
     assert found.expected.foresight is Foresight.CANNOT_SAY
 
@@ -36,8 +36,8 @@ def test_frozen_says_by_whom_and_why(world: World) -> None:
     assert why(world, "t0").reason is None
 
 
-def test_a_freeze_that_ends_by_itself_says_when(world: World) -> None:
-    """Also one of the job: the task is set aside, and in no line."""
+def test_a_freeze_with_an_end_has_an_expected_start(world: World) -> None:
+    """Also one of the job: the task is blocked, and in no queue."""
     settled(world, w1=8)
     until = world.now + timedelta(minutes=5)
     world.rule(rules(freeze(FreezeKind.JOB, "acme/job", until=until)))
@@ -52,8 +52,8 @@ def test_a_freeze_that_ends_by_itself_says_when(world: World) -> None:
     assert world.task("t0").state is S.ASSIGNED
 
 
-def test_a_paused_run_says_who_paused_it(world: World) -> None:
-    """Its queued tasks go back, and wait for a person like the others."""
+def test_a_paused_run_names_its_author(world: World) -> None:
+    """Its queued tasks become pending, and wait for a user like the others."""
     settled(world, w1=1)
     run = world.submit(wide(2))
     world.act(happened.PauseRun, run, why="warehouse move")
@@ -66,7 +66,7 @@ def test_a_paused_run_says_who_paused_it(world: World) -> None:
     assert why(world, "t1").reason is Reason.NO_WORKER_CAPACITY
 
 
-def test_a_run_that_is_held_for_a_fault_says_which(world: World) -> None:
+def test_a_held_run_names_its_fault(world: World) -> None:
     settled(world, w1=1)
     run = world.submit(wide(2))
     world.act(happened.PauseRun, run)
@@ -93,7 +93,7 @@ def test_a_policy_that_keeps_it_out_of_the_pool_means_never(world: World) -> Non
     assert world.task("t0").state is S.ASSIGNED
 
 
-def test_a_slow_store_is_the_schedulers_matter(world: World) -> None:
+def test_a_slow_store_is_scheduler_lag(world: World) -> None:
     settled(world, w1=8)
     world.settle(happened.StoreLagged(hold=P2))
     world.submit(wide(1), priority=P2)
@@ -105,8 +105,8 @@ def test_a_slow_store_is_the_schedulers_matter(world: World) -> None:
     assert why(world, "t0").reason is None
 
 
-def test_an_open_circuit_says_when_the_next_probe_is(world: World) -> None:
-    """What was queued when it opened is put off; so is what comes."""
+def test_an_open_circuit_breaker_names_its_job_and_cause(world: World) -> None:
+    """Tasks that were queued when it opened are delayed; so are new ones."""
     storm = Storm(world, workers=1, cores=25)
     storm.submit(wide(60, FailurePolicy.FAIL_AFTER_ALL, max_attempts=1), runs=1)
     storm.seconds(1, lambda _: '{"type":"ValueError","message":"no such column"}')
@@ -118,12 +118,12 @@ def test_an_open_circuit_says_when_the_next_probe_is(world: World) -> None:
     storm.until(lambda: not world.ledger.breakers, lambda _: None, most_seconds=700)
     waiting = next(task for task in world.ledger.tasks.values() if task.state is S.PENDING)
     late = why(world, waiting.name)
-    assert late.reason is Reason.WAITING_TIME, "what was put off comes back at its own time"
+    assert late.reason is Reason.WAITING_TIME, "a delayed task comes back at its own time"
     assert late.expected is not None
     assert late.expected.earliest == waiting.due_at
 
 
-def test_a_tenant_whose_failures_are_used_up_starts_a_few_at_a_time(world: World) -> None:
+def test_a_tenant_with_a_used_up_failure_budget_is_throttled(world: World) -> None:
     settled(world, w1=400)
     world.rule(rules(quota("acme", failures_per_hour=2)))
     run = world.submit(wide(3, FailurePolicy.FAIL_AFTER_ALL, max_attempts=1))
@@ -134,13 +134,13 @@ def test_a_tenant_whose_failures_are_used_up_starts_a_few_at_a_time(world: World
     waiting = [one for one in world.ledger.tasks_of(later.id) if one.state is S.QUEUED]
     found = why(world, waiting[-1].name, later)
     assert (found.reason, holding(found)) == (Reason.RATE_LIMIT, words.FAILURES)
-    assert "2 of its tasks failed within an hour, and 2 may" in found.verdict
+    assert found.numbers["failures"] == 2
 
     world.rule(rules(quota("acme", failures_per_hour=100)))
     assert why(world, waiting[-1].name, later).reason is None
 
 
-def test_a_tenant_at_its_quota_is_told_which_of_its_own_frees_some(world: World) -> None:
+def test_a_tenant_at_its_quota_names_the_task_that_should_finish_first(world: World) -> None:
     settled(world, w1=8)
     world.rule(rules(quota("acme", max_tasks=1)))
     run = world.submit(wide(2))
@@ -156,8 +156,8 @@ def test_a_tenant_at_its_quota_is_told_which_of_its_own_frees_some(world: World)
     assert world.task("t1").state is S.ASSIGNED
 
 
-def test_what_is_older_and_beyond_the_quota_holds_up_what_would_fit(world: World) -> None:
-    """The tenant is passed over until its oldest may start: the younger one is told behind whom it waits."""
+def test_an_older_task_beyond_the_quota_blocks_a_younger_one_that_would_fit(world: World) -> None:
+    """The tenant is skipped until its oldest task may start: the younger one names it."""
     settled(world, w1=8)
     world.rule(rules(quota("acme", burst=3)))
     running = world.submit(job(task("runs", resources=cores(2))))
@@ -174,7 +174,7 @@ def test_what_is_older_and_beyond_the_quota_holds_up_what_would_fit(world: World
     assert (world.task("older").state, world.task("younger").state) == (S.ASSIGNED, S.ASSIGNED)
 
 
-def test_what_alone_is_more_than_the_quota_never_starts(world: World) -> None:
+def test_a_task_larger_than_the_quota_never_starts(world: World) -> None:
     settled(world, w1=8)
     world.rule(rules(quota("acme", burst=2)))
     world.submit(job(task("large", resources=cores(3))))
@@ -188,7 +188,7 @@ def test_what_alone_is_more_than_the_quota_never_starts(world: World) -> None:
     assert world.task("large").state is S.ASSIGNED
 
 
-def test_a_group_that_is_full_says_who_has_it(world: World) -> None:
+def test_a_full_group_names_its_holders(world: World) -> None:
     settled(world, w1=8)
     world.rule(rules(group("db", 1)))
     run = world.submit(job(in_group("a"), in_group("b")))
@@ -199,14 +199,14 @@ def test_a_group_that_is_full_says_who_has_it(world: World) -> None:
     assert (found.reason, holding(found), blockers(found)) == (
         Reason.CONCURRENCY, words.GROUPS, [world.task(first).id],
     )  # fmt: skip
-    assert found.verdict.startswith("Group db allows 1 at a time, and 1 runs; held by ")
+    assert (found.numbers["used"], found.numbers["most"]) == (1, 1)
 
     world.start(first)
     world.succeed(first, of=run)
     assert world.task(second).state is S.ASSIGNED
 
 
-def test_a_run_that_is_not_let_in_is_told_which_run_is(world: World) -> None:
+def test_a_run_that_waits_for_a_group_names_the_run_that_holds_it(world: World) -> None:
     settled(world, w1=8)
     world.rule(rules(group("db", 1)))
     inside = world.submit(counted("a"))
@@ -220,20 +220,20 @@ def test_a_run_that_is_not_let_in_is_told_which_run_is(world: World) -> None:
     assert world.task("b").state is S.ASSIGNED
 
 
-def test_a_pool_that_has_no_part_of_a_group_yet_does_not_blame_others(world: World) -> None:
-    """It has asked for one, and other pools may have all."""
+def test_a_pool_without_a_share_of_a_group_names_the_group(world: World) -> None:
+    """It has requested one, and other pools may have all."""
     settled(world, w1=8)
     world.rule(rules(group("db", 3)))
     world.submit(job(in_group("a")))
 
     found = why(world, "a")
     assert found.reason is Reason.CONCURRENCY
-    assert "of which this pool has 0" in found.verdict
+    assert found.numbers["granted"] == 0
     assert blockers(found) == ["db"]
 
 
-def test_a_group_is_not_blamed_while_there_is_no_room(world: World) -> None:
-    """What is not granted is asked for once there is room: until then room is what is missing."""
+def test_a_group_is_not_the_cause_while_there_is_no_capacity(world: World) -> None:
+    """A share is requested once there is capacity: until then capacity is missing."""
     settled(world, w1=1)
     world.rule(rules(group("db", 3)))
     world.submit(wide(1))
@@ -242,7 +242,7 @@ def test_a_group_is_not_blamed_while_there_is_no_room(world: World) -> None:
     assert why(world, "a").reason is Reason.NO_WORKER_CAPACITY
 
 
-def test_a_rate_says_when_the_next_may_start(world: World) -> None:
+def test_a_rate_group_gives_its_next_start(world: World) -> None:
     settled(world, w1=8)
     world.rule(rules(group("db", 1, per_seconds=60)))
     world.submit(job(in_group("a"), in_group("b")))
@@ -250,7 +250,7 @@ def test_a_rate_says_when_the_next_may_start(world: World) -> None:
 
     found = why(world, "b")
     assert (found.reason, holding(found), blockers(found)) == (Reason.RATE_LIMIT, words.GROUPS, ["db"])
-    assert "the next can start in 1m 00s" in found.verdict
+    assert "in 1m 00s" in found.verdict
 
 
 def test_p0_waits_for_no_quota(world: World) -> None:

@@ -1,9 +1,10 @@
-"""How a task is that a worker has, or that a person has to look at; and what is said when nothing is known."""
+"""Diagnoses of tasks on workers, of quarantined ones, and of unknown causes."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
+from mainspring.core.explain import messages, messages_running
 from mainspring.core.explain.diagnosis import STALE_SECONDS, Foresight, Reason
 from mainspring.core.model.task import TaskState
 from mainspring.protocol.wire import Progress
@@ -17,18 +18,18 @@ S = TaskState
 
 
 def took(world: World, *seconds: float) -> None:
-    """The task `t` took so long before, one time after another."""
+    """Record durations of the task `t`."""
     for one in seconds:
         world.shard.memory.durations.record("acme", "job", "t", one, life=world.shard.memory.life)
 
 
 def moves(world: World, percent: float) -> None:
-    """The task `t` says how far it is."""
+    """Report progress of the task `t`."""
     worker, attempt = world.holder("t")
     world.settle(world.say(happened.WorkerBeat, worker, progress=(Progress(attempt, percent, ""),)))
 
 
-def test_what_runs_as_usual_is_held_up_by_nothing(world: World) -> None:
+def test_a_task_that_runs_as_usual_has_no_reason(world: World) -> None:
     took(world, 60.0)
     world.given_running("t", on="w1")
     world.advance(30, heard=["w1"])
@@ -38,7 +39,7 @@ def test_what_runs_as_usual_is_held_up_by_nothing(world: World) -> None:
     assert (found.in_the_way, found.acts, found.expected) == ((), (), None)
 
 
-def test_what_takes_longer_than_usual_and_moves_is_slow(world: World) -> None:
+def test_a_task_over_its_usual_duration_with_progress_is_slow(world: World) -> None:
     took(world, 50.0, 60.0, 70.0)
     world.given_running("t", on="w1")
     world.advance(80, heard=["w1"])
@@ -49,7 +50,7 @@ def test_what_takes_longer_than_usual_and_moves_is_slow(world: World) -> None:
     assert found.verdict == "Running 1m 20s, usually 1m 00s, still making progress (61 %)"
 
 
-def test_what_says_how_far_it_is_and_moves_no_more_is_stuck(world: World) -> None:
+def test_a_task_that_stops_reporting_progress_is_stuck(world: World) -> None:
     took(world, 60.0)
     world.given_running("t", on="w1")
     moves(world, 10.0)
@@ -58,13 +59,13 @@ def test_what_says_how_far_it_is_and_moves_no_more_is_stuck(world: World) -> Non
     found = why(world, "t")
     assert found.reason is Reason.STUCK
     assert "no progress for 2m 10s" in found.verdict
-    assert "its worker answers" in found.ruled_out
+    assert messages_running.WORKER_ANSWERS in found.ruled_out
 
     moves(world, 11.0)
     assert why(world, "t").reason is Reason.RUNNING_SLOW
 
 
-def test_what_says_nothing_is_stuck_after_a_multiple_of_what_it_ever_takes(world: World) -> None:
+def test_a_task_without_progress_reports_is_stuck_after_a_multiple_of_its_duration(world: World) -> None:
     took(world, 30.0)
     world.given_running("t", on="w1")
     world.advance(60, heard=["w1"])
@@ -74,26 +75,26 @@ def test_what_says_nothing_is_stuck_after_a_multiple_of_what_it_ever_takes(world
     assert why(world, "t").reason is Reason.STUCK
 
 
-def test_what_its_owner_was_told_of_is_slow(world: World) -> None:
+def test_a_task_with_a_running_long_alert_is_slow(world: World) -> None:
     world.given_running("t", on="w1", soft_timeout_seconds=5.0, timeout_seconds=1_000.0)
     world.advance(6, heard=["w1"])
 
     assert why(world, "t").reason is Reason.RUNNING_SLOW
 
 
-def test_a_silent_worker_says_until_when_it_is_waited_for(world: World) -> None:
+def test_a_silent_worker_has_a_deadline(world: World) -> None:
     world.given_running("t", on="w1")
     world.advance(12)
 
     found = why(world, "t")
     assert (found.reason, blockers(found)) == (Reason.WORKER_LOST, ["w1"])
-    assert found.verdict.startswith("w1 has not answered for 12s; in 3.0s it counts as lost")
+    assert (found.numbers["silent_seconds"], found.numbers["lost_in_seconds"]) == (12, 3)
 
     world.settle(world.say(happened.WorkerBeat, "w1"))
     assert why(world, "t").reason is None
 
 
-def test_what_is_not_acknowledged_starts_slowly(world: World) -> None:
+def test_an_unacknowledged_task_starts_slowly(world: World) -> None:
     settled(world, w1=1)
     world.submit(job(task("t")))
     assert why(world, "t").reason is None
@@ -107,7 +108,7 @@ def test_what_is_not_acknowledged_starts_slowly(world: World) -> None:
     assert why(world, "t").reason is None
 
 
-def test_what_shares_a_room_waits_for_those_before_it(world: World) -> None:
+def test_a_task_of_a_group_waits_for_those_before_it(world: World) -> None:
     settled(world, w1=1)
     world.submit(job(*(short(f"t{number}") for number in range(40))))
     held = [one for one in world.ledger.tasks.values() if one.state is S.ASSIGNED]
@@ -119,16 +120,16 @@ def test_what_shares_a_room_waits_for_those_before_it(world: World) -> None:
     assert (found.reason, blockers(found)) == (None, [first.id])
 
 
-def test_what_is_being_cancelled_says_by_whom(world: World) -> None:
+def test_a_task_being_cancelled_names_the_user(world: World) -> None:
     run = world.given_running("t", on="w1")
     world.act(happened.CancelTask, run, task="t")
 
     found = why(world, "t")
     assert (found.reason, blockers(found)) == (None, ["ann"])
-    assert found.verdict.startswith("Is being stopped (cancelled by ann)")
+    assert "cancelled by ann" in found.verdict
 
 
-def test_what_failed_alike_everywhere_waits_for_a_person(world: World) -> None:
+def test_a_task_that_failed_the_same_way_everywhere_is_quarantined(world: World) -> None:
     run = world.submit(job(task("t", max_attempts=9, retry_delay_seconds=1.0)))
     for name in ("w1", "w2", "w3"):
         world.register(name)
@@ -139,14 +140,14 @@ def test_what_failed_alike_everywhere_waits_for_a_person(world: World) -> None:
 
     found = why(world, "t")
     assert (found.reason, blockers(found)) == (Reason.QUARANTINED, ["w1", "w2", "w3"])
-    assert found.verdict.startswith("Failed alike on 3 workers (")
+    assert found.numbers["workers"] == 3
     assert "KeyError" in found.verdict
 
     world.act(happened.ClearTask, run, task="t")
     assert why(world, "t").reason is not Reason.QUARANTINED
 
 
-def test_what_is_over_says_so(world: World) -> None:
+def test_an_ended_task(world: World) -> None:
     run = world.submit(job(task("a"), task("b")))
     world.register("w1")
     world.run_through("a", of=run)
@@ -169,8 +170,8 @@ def test_a_scheduler_that_is_behind_names_no_blocker(world: World) -> None:
     assert found.expected.foresight is Foresight.CANNOT_SAY
 
 
-def test_what_nothing_known_holds_is_unknown_and_blames_nobody(world: World) -> None:
-    """The scheduler has not tried it, as far as its record goes, for longer than a turn ever takes."""
+def test_an_unknown_cause_has_no_blockers(world: World) -> None:
+    """The scheduler has not tried it for longer than a turn ever takes."""
     settled(world, w1=1)
     world.submit(wide(2))
     queues, task_id = world.shard.memory.queues, world.task("t1").id
@@ -181,4 +182,4 @@ def test_what_nothing_known_holds_is_unknown_and_blames_nobody(world: World) -> 
     assert found is not None
     assert found.reason is Reason.UNKNOWN
     assert (found.in_the_way, found.others_in_the_way, found.ruled_out, found.acts) == ((), 0, (), ())
-    assert found.verdict == "The scheduler has not placed this task for 40s; no cause can be named"
+    assert found.verdict == messages.unknown(40)

@@ -1,4 +1,4 @@
-"""When a task is expected to start, and when it does: in a mixed load, and in single situations."""
+"""Forecasts: expected and actual starts, in a mixed load and in single situations."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_tasks_start_when_they_are_expected_to() -> None:
 
 
 def _ask(load: MixedLoad) -> tuple[dict[str, Expected], dict[str, datetime]]:
-    """Every 20 s some of those that wait are asked about: what was said of each, and when it started."""
+    """Every 20 s some waiting tasks are forecast: the expected and the actual start of each."""
     load.submit_some(40)
     load.advance(30)
     asked: dict[str, Expected] = {}
@@ -64,8 +64,8 @@ def _is_in(said: Expected, at: datetime) -> bool:
     return said.earliest <= at <= said.latest
 
 
-def test_the_memory_is_as_it_was() -> None:
-    """Whoever looks, foresees and supposes changes nothing, and shares nothing that could change."""
+def test_a_forecast_does_not_change_the_memory() -> None:
+    """Snapshots, forecasts and hypotheses change nothing, and share nothing mutable."""
     load = MixedLoad(7)
     load.submit_some(40)
     load.advance(40)
@@ -80,8 +80,8 @@ def test_the_memory_is_as_it_was() -> None:
     assert picture(memory) == before
 
 
-def test_whose_turn_it_is_in_one_room_is_foreseen(world: World) -> None:
-    """PLC-4: what each tenant had before is part of the scene."""
+def test_the_order_of_tenants_is_forecast(world: World) -> None:
+    """PLC-4: the recent usage of each tenant is part of the snapshot."""
     world.register("w1", cores=1)
     for name, tenant in (("short", "a"), ("long", "b")):
         run = world.submit(jobs.job(jobs.task(name)), tenant=tenant)
@@ -97,8 +97,8 @@ def test_whose_turn_it_is_in_one_room_is_foreseen(world: World) -> None:
     assert [world.task(f"of-{run.tenant}", run).state for run in waiting] == [S.QUEUED, S.ASSIGNED]
 
 
-def test_the_same_scene_gives_the_same_answer() -> None:
-    """Nothing depends on the hour, or on what was asked before."""
+def test_the_same_snapshot_gives_the_same_forecast() -> None:
+    """Nothing depends on the time of day, or on earlier forecasts."""
     load = MixedLoad(8)
     load.submit_some(40)
     load.advance(40)
@@ -108,7 +108,7 @@ def test_the_same_scene_gives_the_same_answer() -> None:
 
 
 def known(world: World, name: str, *seconds: float) -> None:
-    """Such tasks took so long lately."""
+    """Record recent durations."""
     for took in seconds:
         world.shard.memory.durations.record("acme", "job", name, took, life=0.0)
 
@@ -118,7 +118,7 @@ def expected(world: World, name: str) -> Expected:
     return foresee(copy_around(world.shard.memory, world.task(name).id, world.now))
 
 
-def test_the_next_in_line_starts_when_the_first_ends(world: World) -> None:
+def test_the_next_in_the_queue_starts_when_the_first_ends(world: World) -> None:
     """`first` usually takes 100 s, and has run for 40."""
     known(world, "first", 100.0)
     world.given_running("first", on="w1")
@@ -132,17 +132,17 @@ def test_the_next_in_line_starts_when_the_first_ends(world: World) -> None:
     assert "1 running task" in said.basis
 
 
-def test_nothing_is_said_of_what_waits_for_something_unknown(world: World) -> None:
-    """Nobody knows how long `first` takes."""
+def test_an_unknown_duration_gives_no_forecast(world: World) -> None:
+    """The duration of `first` is unknown."""
     world.given_running("first", on="w1")
     world.submit(jobs.job(jobs.task("second")))
     said = expected(world, "second")
     assert said.foresight is Foresight.CANNOT_SAY
-    assert "nobody knows how long 1 running task will take" in said.basis
+    assert "1 running task" in said.basis
 
 
-def test_a_play_is_over_when_nothing_is_under_way(world: World) -> None:
-    """Nobody knows how long `first` takes: whatever is looked at again and again, nothing comes of it."""
+def test_a_forecast_ends_when_nothing_is_pending(world: World) -> None:
+    """The duration of `first` is unknown: repeated checks change nothing."""
     world.given_running("first", on="w1")
     run = world.submit(jobs.job(jobs.task("second")))
     play = Play(copy_around(world.shard.memory, world.ledger.tasks_of(run.id)[0].id, world.now))
@@ -153,8 +153,8 @@ def test_a_play_is_over_when_nothing_is_under_way(world: World) -> None:
     assert play.turns <= 4
 
 
-def test_room_that_is_kept_is_free_when_its_time_is_up(world: World) -> None:
-    """Nobody knows how long the others take; but the room that `small` would do with is kept for `large` until then."""
+def test_a_reservation_expires_in_a_forecast(world: World) -> None:
+    """The durations of the others are unknown; what `small` needs is reserved for `large` until then."""
     world.register("w1", cores=4)
     world.submit(jobs.job(jobs.task("long", resources=jobs.cores(3))))
     world.start("long")
@@ -173,7 +173,7 @@ def test_room_that_is_kept_is_free_when_its_time_is_up(world: World) -> None:
     assert play.now >= room.until
 
 
-def test_what_has_run_longer_than_ever_tells_nothing(world: World) -> None:
+def test_a_task_that_has_run_longer_than_ever_gives_no_forecast(world: World) -> None:
     """`first` usually takes 10 s, and has run for 40."""
     known(world, "first", 9.0, 10.0)
     world.given_running("first", on="w1")
@@ -182,8 +182,8 @@ def test_what_has_run_longer_than_ever_tells_nothing(world: World) -> None:
     assert expected(world, "second").foresight is Foresight.CANNOT_SAY
 
 
-def test_what_no_worker_could_take_never_starts(world: World) -> None:
-    """It asks for a GPU that nobody has, and all workers have had time to come."""
+def test_a_task_that_no_worker_could_take_never_starts(world: World) -> None:
+    """It requests a GPU that no worker has, and all workers have had time to reconnect."""
     world.register("w1", cores=4)
     world.advance(6, heard=["w1"])
     world.submit(jobs.job(jobs.task("train", labels={"gpu": "a100"})))
@@ -191,8 +191,8 @@ def test_what_no_worker_could_take_never_starts(world: World) -> None:
     assert said.foresight is Foresight.NEVER
 
 
-def test_what_no_worker_could_take_may_start_as_long_as_workers_may_come(world: World) -> None:
-    """A leader has just begun; and then the only worker that would do is lost."""
+def test_a_task_that_no_worker_could_take_may_start_while_workers_may_reconnect(world: World) -> None:
+    """After a failover; and then the only matching worker is lost."""
     world.register("w2", labels={"gpu": "a100"})
     world.register("w1", cores=4)
     world.new_leader()
@@ -207,8 +207,8 @@ def test_what_no_worker_could_take_may_start_as_long_as_workers_may_come(world: 
     assert "w2 offered it until" in said.basis
 
 
-def test_of_a_large_fleet_the_last_worker_is_looked_at_too(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
-    """Only one would do, and it is busy."""
+def test_the_last_worker_of_a_large_fleet_is_examined(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
+    """Only one matches, and it is busy."""
     monkeypatch.setattr(snapshot_copy, "MOST_LOOKED_AT", 2)
     for name in ("w1", "w2", "w3"):
         world.register(name, labels={"name": name})
@@ -221,7 +221,7 @@ def test_of_a_large_fleet_the_last_worker_is_looked_at_too(monkeypatch: pytest.M
 
 
 def test_a_freeze_with_an_end_is_waited_for(world: World) -> None:
-    """Nothing else is in the way."""
+    """Nothing else blocks it."""
     world.register("w1")
     until = world.now + timedelta(seconds=300)
     world.rule(sharing.rules(sharing.freeze(FreezeKind.TENANT, "acme", until=until)))
@@ -229,15 +229,15 @@ def test_a_freeze_with_an_end_is_waited_for(world: World) -> None:
     assert _is_in(expected(world, "load"), until)
 
 
-def test_a_freeze_without_an_end_is_for_a_person_to_end(world: World) -> None:
-    """Nobody knows when."""
+def test_a_freeze_without_an_end_gives_no_forecast(world: World) -> None:
+    """Its end is unknown."""
     world.register("w1")
     world.rule(sharing.rules(sharing.freeze(FreezeKind.ALL)))
     world.submit(jobs.job(jobs.task("load")))
     assert expected(world, "load").foresight is Foresight.CANNOT_SAY
 
 
-def test_a_group_lets_the_next_in_when_one_is_done(world: World) -> None:
+def test_a_group_starts_the_next_when_one_ends(world: World) -> None:
     """One at a time; `a` takes 50 s, and then `b` may start, and then `c`."""
     for name in "abc":
         known(world, name, 50.0)
@@ -252,8 +252,8 @@ def test_a_group_lets_the_next_in_when_one_is_done(world: World) -> None:
     assert _is_in(second, world.now + timedelta(seconds=100))
 
 
-def test_what_follows_on_others_stands_in_line_when_it_is_ready(world: World) -> None:
-    """`b` of an important run is ready when `a` ends, and goes before the task that is asked about."""
+def test_a_downstream_task_is_queued_when_it_is_ready(world: World) -> None:
+    """`b` of an important run is ready when `a` ends, and goes before the task under diagnosis."""
     known(world, "a", 30.0)
     known(world, "b", 50.0)
     world.register("w1")
@@ -263,7 +263,7 @@ def test_what_follows_on_others_stands_in_line_when_it_is_ready(world: World) ->
     assert _is_in(expected(world, "last"), world.now + timedelta(seconds=80))
 
 
-def test_a_line_of_thousands_goes_by_its_pace(world: World) -> None:
+def test_a_queue_of_thousands_is_forecast_from_its_throughput(world: World) -> None:
     """Each takes 10 s, four at a time."""
     known(world, "t", 9.0, 10.0, 11.0)
     world.register("w1", cores=4)
@@ -275,11 +275,11 @@ def test_a_line_of_thousands_goes_by_its_pace(world: World) -> None:
     said = foresee(copy_around(world.shard.memory, last.id, world.now))
     assert said.foresight is Foresight.RANGE
     assert _is_in(said, world.now + timedelta(seconds=10 * 900 / 4))
-    assert "by the pace of the first" in said.basis
+    assert "throughput" in said.basis
 
 
-def test_of_long_lines_a_few_are_copied(world: World) -> None:
-    """Each that is placed in a play is followed by one like it: more would only cost."""
+def test_of_long_queues_a_few_tasks_are_copied(world: World) -> None:
+    """Each one placed in a forecast is replaced by a similar one."""
     world.register("w1", cores=4)
     made = [world.put_in_intake(jobs.job(jobs.task("t"))) for _ in range(900)]
     world.settle(*(world.arrival(run) for run in made))
@@ -290,8 +290,8 @@ def test_of_long_lines_a_few_are_copied(world: World) -> None:
     assert sum(scene.extent.left_out.values()) + len(scene.queue) == 900 - 4
 
 
-def test_what_was_played_leaves_nothing_behind() -> None:
-    """For the collector, which would look through all that the leader has in mind."""
+def test_a_forecast_leaves_no_garbage() -> None:
+    """For the collector, which would scan the whole memory of the leader."""
     load = MixedLoad(9)
     load.submit_some(40)
     load.advance(40)

@@ -1,7 +1,8 @@
-"""How things stand in a pool, with numbers and words."""
+"""The status of a pool."""
 
 from __future__ import annotations
 
+from mainspring.core.explain.diagnosis import Reason
 from mainspring.core.fairness.freezes import FreezeKind
 from mainspring.core.fairness.pool_status import LineStanding, Standing, TenantStanding
 from mainspring.core.model.resources import Resources
@@ -16,7 +17,7 @@ P0, P1, P2 = Priority
 
 
 def look(world: World) -> Standing:
-    """How things stand now."""
+    """The current status."""
     return standings.standing(world.shard.memory, world.now)
 
 
@@ -29,8 +30,8 @@ def lines(world: World) -> list[tuple[Priority, int, str]]:
     return [(line.priority, line.waiting, line.why) for line in look(world).lines]
 
 
-def test_who_has_what(world: World) -> None:
-    """By share, the largest first; what each is entitled to follows from the weights."""
+def test_the_usage_of_tenants(world: World) -> None:
+    """By share, the largest first; fair shares follow from the weights."""
     world.rule(rules(quota("big", weight=3.0, guaranteed=2)))
     world.register("w1", cores=8)
     world.submit(wide(4), tenant="big")
@@ -46,7 +47,7 @@ def test_who_has_what(world: World) -> None:
     assert found.lines == []
 
 
-def test_a_tenant_at_its_quota_says_which_limit(world: World) -> None:
+def test_a_tenant_at_its_quota_names_the_limit(world: World) -> None:
     world.rule(rules(quota("acme", max_tasks=1), quota("other", burst=2)))
     world.register("w1", cores=8)
     world.submit(wide(3))
@@ -61,8 +62,8 @@ def test_a_tenant_at_its_quota_says_which_limit(world: World) -> None:
     ]
 
 
-def test_a_tenant_at_its_quota_says_so_also_if_there_is_no_room(world: World) -> None:
-    """Its lines are parked: they are looked at all the same."""
+def test_a_tenant_at_its_quota_names_the_limit_without_capacity_too(world: World) -> None:
+    """Its queues are parked, but checked nevertheless."""
     world.rule(rules(quota("acme", max_tasks=8)))
     world.register("w1", cores=2)
     world.submit(wide(4))
@@ -82,22 +83,22 @@ def test_a_tenant_is_not_held_by_its_quota_while_something_of_it_may_start(world
     assert tenant(world, "acme").blocked_by == ""
 
 
-def test_a_worker_that_will_never_do_is_not_said_to_be_full(world: World) -> None:
-    """Zones, labels and neighbours: who waits for room waits in vain."""
+def test_a_worker_that_does_not_match_is_not_called_full(world: World) -> None:
+    """Zones and labels: waiting for capacity would not help."""
     world.rule(rules(pool(zones=("eu-1",))))
     world.register("w1", cores=2, zone="us-1")
     world.submit(job(task("a")))
-    assert lines(world) == [(P1, 1, "no worker will do: 1 outside the zones of the pool")]
+    assert lines(world) == [(P1, 1, "no worker matches: 1 outside the zones of the pool")]
 
     world.rule(rules())
     world.submit(job(task("b", zone="mars"), task("c", labels={"disk": "ssd"})))
 
     assert sorted(why for _, _, why in lines(world)) == [
-        "no worker will do: 1 not in zone mars", "no worker will do: 1 without disk=ssd",
+        "no worker matches: 1 not in zone mars", "no worker matches: 1 without disk=ssd",
     ]  # fmt: skip
 
 
-def test_room_in_pieces_is_told_from_no_room(world: World) -> None:
+def test_fragmentation_differs_from_no_capacity(world: World) -> None:
     """PLC-9: it would fit the pool, and fits no worker."""
     world.register("w1", cores=3)
     world.register("w2", cores=3)
@@ -107,15 +108,15 @@ def test_room_in_pieces_is_told_from_no_room(world: World) -> None:
     assert why.startswith("fragmented: 2 cores")
 
 
-def test_a_full_worker_is_told_from_one_that_will_not_do(world: World) -> None:
+def test_a_full_worker_differs_from_one_that_does_not_match(world: World) -> None:
     world.register("w1", cores=1, labels={"disk": "ssd"})
     world.register("w2", cores=1)
     world.submit(job(task("a", labels={"disk": "ssd"}), task("b", labels={"disk": "ssd"})))
 
-    assert lines(world) == [(P1, 1, "no worker has room: 1 without disk=ssd, 1 full")]
+    assert lines(world) == [(P1, 1, "no worker has capacity: 1 without disk=ssd, 1 full")]
 
 
-def test_a_freeze_of_a_job_is_said_before_the_group_that_is_full(world: World) -> None:
+def test_a_freeze_of_a_job_comes_before_a_full_group(world: World) -> None:
     world.rule(rules(group("db", 1)))
     world.register("w1", cores=8)
     world.submit(job(task("a", groups=("db",)), task("b", groups=("db",))))
@@ -125,8 +126,8 @@ def test_a_freeze_of_a_job_is_said_before_the_group_that_is_full(world: World) -
     assert lines(world) == [(P1, 2, "job acme/job is frozen by ann: maintenance")]
 
 
-def test_lines_say_what_they_wait_for(world: World) -> None:
-    """Room, a freeze, a group, the store; the most important first."""
+def test_queues_have_reasons(world: World) -> None:
+    """Capacity, a freeze; the highest priority first."""
     world.rule(rules(freeze(FreezeKind.JOB, "acme/job"), freeze(FreezeKind.TENANT, "cold")))
     world.register("w1", cores=2)
     world.submit(wide(2), priority=P0)
@@ -136,7 +137,7 @@ def test_lines_say_what_they_wait_for(world: World) -> None:
     assert lines(world) == [
         (P0, 2, "job acme/job is frozen by ann: maintenance"),
         (P1, 1, "tenant cold is frozen by ann: maintenance"),
-        (P2, 1, "no worker will do: 1 too small"),
+        (P2, 1, "no worker matches: 1 too small"),
     ]
     assert tenant(world, "cold").blocked_by == "tenant cold is frozen by ann: maintenance"
 
@@ -152,18 +153,18 @@ def test_a_group_that_is_full_is_named(world: World) -> None:
     ]  # fmt: skip
 
 
-def test_a_slow_store_is_said(world: World) -> None:
+def test_a_slow_store_is_reported(world: World) -> None:
     """HA-4."""
     world.settle(happened.StoreLagged(hold=P2))
     world.register("w1")
     world.submit(wide(1), priority=P2)
 
     assert look(world).held_from is P2
-    assert lines(world) == [(P2, 1, "the store is slow, and less important work waits for it")]
+    assert [line.reason for line in look(world).lines] == [Reason.SCHEDULER_LAG]
 
 
 def test_there_are_at_most_a_thousand_of_each(world: World) -> None:
-    """The oldest lines, and the tenants with most."""
+    """The oldest queues, and the tenants with the largest shares."""
     runs = [world.put_in_intake(job(task("a")), tenant=f"tenant{n:04}") for n in range(1_010)]
     world.settle(*(world.arrival(run) for run in runs))
 
@@ -173,8 +174,8 @@ def test_there_are_at_most_a_thousand_of_each(world: World) -> None:
     assert isinstance(found.lines[0], LineStanding)
 
 
-def test_of_one_tenant_only_its_own_is_told_beside_the_sums(world: World) -> None:
-    """However many others wait before it."""
+def test_the_status_of_one_tenant_has_only_its_own_details(world: World) -> None:
+    """Regardless of the tenants before it."""
     world.register("w1", cores=2)
     world.submit(wide(3), tenant="big")
     world.submit(wide(4), tenant="small", priority=P2)

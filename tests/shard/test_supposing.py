@@ -1,4 +1,4 @@
-"""What if: the answer, and what comes of it when the change is really made."""
+"""What-if: the result, and the effect of the real change."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ SITUATIONS = 50
 
 
 class Seen(NamedTuple):
-    """What was supposed in one situation, and what came of it."""
+    """A hypothesis in one situation, and its effect."""
 
     kind: str
     was: Diagnosis
     said: Outcome
     began: datetime | None
-    """When it started, if that was not at once."""
+    """When it started, if not at once."""
 
 
 @pytest.fixture(scope="module")
 def seen() -> list[Seen]:
-    """In each situation one change is supposed and then made, and what is said of the next turn comes true."""
+    """In each situation one change is evaluated and then made, and the result for the next turn is right."""
     return [_try(seed) for seed in range(SITUATIONS)]
 
 
-def test_what_is_supposed_comes_true(seen: list[Seen]) -> None:
-    """Each of the situations is checked as it is made (`_check`). Here: they are not all of one kind."""
+def test_hypotheses_come_true(seen: list[Seen]) -> None:
+    """Each situation is checked when it is made (`_check`). Here: they are of different kinds."""
     starting = [one for one in seen if one.said.starts_now]
     assert len(starting) >= 15
     assert len([one for one in starting if one.said.victims]) >= 3
@@ -50,8 +50,8 @@ def test_every_kind_of_change_changes_something(seen: list[Seen]) -> None:
     assert changes == set(hypothesis_scenarios.KINDS)
 
 
-def test_what_is_supposed_starts_when_it_is_expected_to(seen: list[Seen]) -> None:
-    """Of those that do not start at once and of which a range is given, at least 80 %; of most one is given."""
+def test_hypothetical_starts_are_within_their_ranges(seen: list[Seen]) -> None:
+    """At least 80 % of the ranges of starts that are not at once; most have a range."""
     later = [one for one in seen if not one.said.starts_now]
     ranges = [one for one in later if one.said.expected.foresight is Foresight.RANGE]
     true = [one for one in ranges if one.began is not None and _is_in(one.said.expected, one.began)]
@@ -59,7 +59,7 @@ def test_what_is_supposed_starts_when_it_is_expected_to(seen: list[Seen]) -> Non
     assert len(true) >= 0.8 * len(ranges)
 
 
-def test_what_is_said_to_start_never_does_not(seen: list[Seen]) -> None:
+def test_never_means_never(seen: list[Seen]) -> None:
     never = [one for one in seen if one.said.expected.foresight is Foresight.NEVER]
     assert never
     assert all(one.began is None for one in never)
@@ -80,12 +80,12 @@ def _try(seed: int) -> Seen:
 
 
 def _check(load: MixedLoad, task_id: str, said: Outcome, about: str) -> None:
-    """What is to be in the next turn, or as soon as those are gone that have to go, is."""
+    """The result for the next turn, or for the time after the preemption, is right."""
     if said.starts_now and not said.victims:
         assert load.where.get(task_id) == said.worker, about
         return
     if said.starts_now:
-        load.stand_still(1.1)  # lines are looked at again within a second
+        load.stand_still(1.1)  # queues are checked again within a second
         assert {one for one, winner in load.victims.items() if winner == task_id} == {
             victim.task for victim in said.victims
         }, about
@@ -107,7 +107,7 @@ def _is_in(said: Expected, at: datetime) -> bool:
 
 
 def test_a_smaller_request_would_start_now(world: World) -> None:
-    """Two of four cores are in use, and three are asked for."""
+    """Two of four cores are in use, and three are requested."""
     world.register("w1", cores=4)
     sharing.running(world, "acme", 2, Priority.P1)
     world.submit(jobs.job(jobs.task("large", resources=jobs.cores(3))))
@@ -117,8 +117,8 @@ def test_a_smaller_request_would_start_now(world: World) -> None:
     assert (said.starts_now, said.worker, said.victims, said.holds) == (True, "w1", (), "")
 
 
-def test_a_p0_would_push_somebody_out(world: World) -> None:
-    """Whom, and where."""
+def test_a_p0_would_preempt(world: World) -> None:
+    """The victim is named with its worker."""
     world.register("w1", cores=2)
     run = sharing.running(world, "beta", 2, Priority.P2)
     world.submit(jobs.job(jobs.task("urgent")), priority=Priority.P2)
@@ -129,8 +129,8 @@ def test_a_p0_would_push_somebody_out(world: World) -> None:
     assert (victim.tenant, victim.priority, victim.worker) == ("beta", Priority.P2, "w1")
 
 
-def test_what_nobody_has_or_may_ask_for_is_said(world: World) -> None:
-    """A group that does not exist changes nothing; P0 has to be granted, whatever the play says."""
+def test_changes_without_effect_or_permission_have_remarks(world: World) -> None:
+    """A group that does not exist changes nothing; P0 needs a grant in any case."""
     world.register("w1", cores=2)
     sharing.running(world, "beta", 2, Priority.P2)
     world.submit(jobs.job(jobs.task("late")), priority=Priority.P2)
@@ -138,13 +138,13 @@ def test_what_nobody_has_or_may_ask_for_is_said(world: World) -> None:
 
     said = suppose(scene, parse_supposal(["group nobodys 3", "priority P0"]))
     group, grant = said.remarks
-    assert group == "acme has no group nobodys, so nothing changes by that"
-    assert grant.startswith("P0 needs a grant that tenant acme does not have")
+    assert "nobodys" in group
+    assert "P0" in grant
     assert suppose(scene, parse_supposal(["priority P1"])).remarks == ()
 
 
-def test_a_paused_run_would_go_on(world: World) -> None:
-    """And what else is in the way would be said."""
+def test_a_paused_run_would_continue(world: World) -> None:
+    """Other causes would still be reported."""
     world.register("w1")
     run = world.submit(jobs.chain("a", "b"))
     world.act(happened.PauseRun, run)
@@ -155,7 +155,7 @@ def test_a_paused_run_would_go_on(world: World) -> None:
 
 
 def test_a_freeze_that_ends_lets_it_start(world: World) -> None:
-    """And a worker more does not."""
+    """One more worker does not."""
     world.register("w1")
     world.rule(sharing.rules(sharing.freeze(FreezeKind.TENANT, "acme")))
     world.submit(jobs.job(jobs.task("load")))
@@ -178,8 +178,8 @@ def test_a_label_less_is_enough(world: World) -> None:
 
 
 @pytest.mark.parametrize("words", ["priority P0", "cpu 0.5", "burst 8"])
-def test_after_a_take_over_what_if_says_never_no_more_than_the_diagnosis_does(world: World, words: str) -> None:
-    """The worker that would do may not have found the new leader yet."""
+def test_after_a_failover_what_if_agrees_with_the_diagnosis(world: World, words: str) -> None:
+    """The matching worker may not have reconnected yet."""
     world.register("w1", labels={"gpu": "a100"})
     world.register("w2")
     world.new_leader()
@@ -199,23 +199,23 @@ def test_after_a_take_over_what_if_says_never_no_more_than_the_diagnosis_does(wo
 
 
 @pytest.mark.parametrize(("words", "starts"), [("group db 1", False), ("group db 2", True), ("group db 5", True)])
-def test_a_rate_that_lets_more_in_lets_it_start_now(world: World, words: str, starts: bool) -> None:
-    """One has started in this minute, and one is let in."""
+def test_a_higher_rate_lets_it_start_now(world: World, words: str, starts: bool) -> None:
+    """One has started in this minute, and one is allowed."""
     name = situations.rate_is_used(world)
     said = suppose(copy_around(world.shard.memory, world.task(name).id, world.now), parse_supposal([words]))
     assert said.starts_now is starts
 
 
-def test_what_is_submitted_anew_has_not_made_room_for_anybody(world: World) -> None:
-    """It was stopped for a P0; with another request it is another task, and waits for room as any other."""
+def test_a_resubmitted_task_was_not_preempted(world: World) -> None:
+    """It was preempted for a P0; with another request it is another task, and waits for capacity as any other."""
     name = situations.made_room(world)
     scene = copy_around(world.shard.memory, world.task(name).id, world.now)
     assert suppose(scene, parse_supposal(["priority P1"])).reason is Reason.PREEMPTED
     assert suppose(scene, parse_supposal(["cpu 1"])).reason is Reason.NO_WORKER_CAPACITY
 
 
-def test_with_more_room_it_would_start_sooner(world: World) -> None:
-    """Not now, since others go first."""
+def test_with_more_capacity_it_would_start_sooner(world: World) -> None:
+    """Not now, as others go first."""
     for took in (50.0, 60.0):
         world.shard.memory.durations.record("acme", "job", "t", took, life=0.0)
     world.register("w1")

@@ -52,9 +52,9 @@ def _within_quota(tenant: TenantFacts, topic: Topic) -> Check:
             else f"mainspring quota show {tenant.name} --pool {held.pool}",
         )
     waits = sum(sum(use.queued.values()) for use in tenant.uses)
-    rooms = sum(use.rooms for use in tenant.uses)
-    running_text, queued = say_number(rooms, "task runs", "tasks run"), say_number(waits, "waits", "wait")
-    return topic.yes(question, f"{running_text}, {queued}; no limit of it holds anything")
+    count = sum(use.rooms for use in tenant.uses)
+    running, queued = say_number(count, "task runs", "tasks run"), say_number(waits, "waits", "wait")
+    return topic.yes(question, f"{running}, {queued}; no limit of it holds anything")
 
 
 def _limit_of(use: TenantUseView) -> str:

@@ -1,4 +1,4 @@
-"""What can be done, in words: acts and their effects (OBS-1), with commands as they can be typed."""
+"""Messages of suggestions and their effects (OBS-1), with commands as they can be typed."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from mainspring.core.work.remote_jobs import KUBERNETES_LABEL, RAY_LABEL
 from mainspring.core.work.work import HANDLER_LABEL
 
 RAISED_FOR = "4h"
-"""How long a raise is that is proposed."""
-STARTS_AFTER, QUEUED_AGAIN = "it starts once that has succeeded", "it would be queued again"
-ENDS, GOES_ON, PROBED = "it ends soon", "it goes on by itself", "it is tried again once a probe has succeeded"
+"""Duration of a suggested temporary quota."""
+STARTS_AFTER, QUEUED_AGAIN = "it starts once that has succeeded", "it is requeued"
+ENDS, GOES_ON, PROBED = "it ends soon", "it continues", "it is retried once a probe has succeeded"
 _MIB, _GIB = 2**20, 2**30
 _CLUSTERS = {KUBERNETES_LABEL: "--kubernetes CONTEXT", RAY_LABEL: "--ray URL"}
-"""Labels that a worker has with something else, and can't be given."""
+"""Labels that follow from another option, and can't be set."""
 _OPTIONS = {"cpu_millis": "cpu", "memory_bytes": "memory", "gpus": "gpu", "disk_bytes": "disk"}
 
 
@@ -29,13 +29,13 @@ def wait() -> str:
 
 
 def tried_elsewhere(seconds: float) -> str:
-    """What happens if its worker stays silent."""
-    return f"it is tried elsewhere in {say_seconds(seconds)}, unless its worker answers before"
+    """Effect if its worker stays silent."""
+    return f"it is retried on another worker in {say_seconds(seconds)}, unless its worker responds before"
 
 
 def given_to_another(seconds: float) -> str:
-    """What happens if its worker does not say that it has it."""
-    return f"it is queued again in {say_seconds(seconds)}, unless its worker says that it has it"
+    """Effect if its worker does not acknowledge it."""
+    return f"it is requeued in {say_seconds(seconds)}, unless its worker acknowledges it"
 
 
 def starts_on(worker: str, victims: int, grace_seconds: float) -> str:
@@ -43,45 +43,45 @@ def starts_on(worker: str, victims: int, grace_seconds: float) -> str:
     if not victims:
         return f"it would start now on {worker}"
     who = "1 task" if victims == 1 else f"{victims:,} tasks"
-    return f"it would start on {worker} within {say_seconds(grace_seconds)}, and {who} would be stopped for it"
+    return f"it would start on {worker} within {say_seconds(grace_seconds)}, preempting {who}"
 
 
 def waits_then(verdict: str) -> str:
-    """It would wait for something else."""
-    return f"it would wait for something else then ({verdict})"
+    """It would wait for another cause."""
+    return f"no help by itself: it would wait for another cause ({verdict})"
 
 
 def round_down(resources: Resources) -> Resources:
-    """So much that it can be said exactly: of memory and disk tenths of a GiB, or MiB."""
+    """Round down to amounts that can be written exactly: memory and disk to tenths of a GiB, or MiB."""
     sizes = (resources.memory_bytes, resources.disk_bytes)
     memory, disk = (max(0, size) * 10 // _GIB * _GIB // 10 if size >= _GIB else size // _MIB * _MIB for size in sizes)
     return Resources(resources.cpu_millis, memory, resources.gpus, disk)
 
 
 def ask_for_less(was: Resources, wanted: Resources) -> str:
-    """The request is made smaller."""
+    """A smaller request."""
     names = [name for name in NAMES if getattr(was, name) != getattr(wanted, name)]
     less, instead = ([say_amount(name, getattr(one, name)) for name in names] for one in (wanted, was))
-    return f"Ask for {say_together(less)} instead of {say_together(instead)}"
+    return f"Request {say_together(less)} instead of {say_together(instead)}"
 
 
 def without_label(key: str, value: str) -> str:
-    """A label is not asked for."""
-    return f"Do without {say_label(key, value)}"
+    """One label less."""
+    return f"Remove the label {say_label(key, value)}"
 
 
 def without_zone(zone: str) -> str:
-    """Any zone will do."""
-    return f"Do without zone {zone}"
+    """Any zone."""
+    return f"Remove the zone {zone}"
 
 
 def promote(priority: str, *, needs_grant: bool) -> str:
     """Another priority."""
-    return f"Give its run {priority}{', which its tenant has to be granted' if needs_grant else ''}"
+    return f"Raise the priority of its run to {priority}{' (its tenant needs a grant)' if needs_grant else ''}"
 
 
 def promote_command(run: str, priority: str) -> str:
-    """The command for it."""
+    """The command for `promote`."""
     return f"mainspring promote {run} --priority {priority}"
 
 
@@ -103,13 +103,14 @@ def worker_command(pool: str, shape: Shape) -> str:
 
 
 def raise_quota(tenant: str, limit: str, most: int) -> str:
-    """A quota is raised for a while."""
-    what = f"{most:,} tasks at a time" if limit == "max_tasks" else f"{say_amount(limit, most)} beyond its guarantee"
-    return f"Let {tenant} have {what} for a while"
+    """A temporary quota."""
+    if limit == "max_tasks":
+        return f"Raise the limit of {tenant} to {most:,} tasks at a time for {RAISED_FOR}"
+    return f"Raise the burst of {tenant} to {say_amount(limit, most)} for {RAISED_FOR}"
 
 
 def raise_command(tenant: str, pool: str, limit: str, most: int) -> str:
-    """The command for it."""
+    """The command for `raise_quota`."""
     if limit == "max_tasks":
         change = f"--max-tasks {most}"
     else:
@@ -120,61 +121,61 @@ def raise_command(tenant: str, pool: str, limit: str, most: int) -> str:
 
 
 def widen_group(name: str, most: int, per_seconds: float | None) -> str:
-    """A group lets more in."""
-    return f"Let group {name} have {most:,} {'at a time' if per_seconds is None else f'every {per_seconds:g} s'}"
+    """A higher limit of a group."""
+    return f"Raise group {name} to {most:,} {'at a time' if per_seconds is None else f'every {per_seconds:g} s'}"
 
 
 def group_command(tenant: str, name: str, most: int) -> str:
-    """The command for it."""
+    """The command for `widen_group`."""
     return f"mainspring groups set {name} --most {most} --tenant {tenant}"
 
 
 def unfreeze(kind: str, subject: str) -> str:
-    """A freeze is ended."""
+    """The end of a freeze."""
     return f"Unfreeze {f'{kind} {subject}' if subject else 'everything'}"
 
 
 def unfreeze_command(kind: str, subject: str) -> str:
-    """The command for it."""
+    """The command for `unfreeze`."""
     return f"mainspring unfreeze {kind} {subject}".rstrip()
 
 
 def resume(run: str) -> tuple[str, str]:
-    """A run goes on; the words and the command."""
+    """Resume a run: text and command."""
     return "Resume its run", f"mainspring resume {run}"
 
 
 def defragment() -> tuple[str, str]:
-    """Room is made in one piece; the words and the command."""
-    return "Let P2 be moved to make room in one piece", "mainspring settings set defragment 1"
+    """Turn defragmentation on: text and command."""
+    return "Allow P2 tasks to be moved, on all pools", "mainspring settings set defragment 1"
 
 
 def clear(task: str) -> tuple[str, str]:
-    """A quarantined task runs again; the words and the command."""
-    return "Clear it, once its cause is mended", f"mainspring clear {task}"
+    """Clear a quarantined task: text and command."""
+    return "Clear it once its cause is fixed", f"mainspring clear {task}"
 
 
 def retry(tasks: Sequence[str], name: str) -> tuple[str, str]:
-    """What failed upstream is tried again; the words and the command."""
-    return f"Retry {name}, once its cause is mended", f"mainspring retry {' '.join(tasks)}"
+    """Retry failed upstream tasks: text and command."""
+    return f"Retry {name} once the cause is fixed", f"mainspring retry {' '.join(tasks)}"
 
 
 def kill_again(task: str) -> tuple[str, str]:
-    """A process is ended, and the task starts anew; the words and the command."""
-    return "End its process, and start it anew", f"mainspring kill {task} --again --grace 30s"
+    """Restart a hung task: text and command."""
+    return "Kill its process and restart it", f"mainspring kill {task} --again --grace 30s"
 
 
 def drain(worker: str) -> tuple[str, str]:
-    """What a worker has not started is called back; the words and the command."""
-    return f"Look at {worker}, and call back what it does not start", f"mainspring drain {worker}"
+    """Drain a worker that does not start a task: text and command."""
+    return f"Check {worker}, and drain it", f"mainspring drain {worker}"
 
 
 def uncordon(worker: str) -> tuple[str, str]:
-    """A worker gets work again; the words and the command."""
-    return f"Let {worker} have work again", f"mainspring uncordon {worker}"
+    """Uncordon a worker: text and command."""
+    return f"Uncordon {worker}", f"mainspring uncordon {worker}"
 
 
 def _labels(shape: Shape) -> list[tuple[str, str]]:
-    """What a worker has to be told to offer; which handlers and which isolation it has, it finds by itself."""
+    """Labels to set on a worker; it detects its handlers and its isolation itself."""
     found = (HANDLER_LABEL, ISOLATION_LABEL)
     return [(key, value) for key, value in shape.labels if not key.startswith(found)]

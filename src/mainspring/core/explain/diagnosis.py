@@ -1,11 +1,11 @@
-"""Why something does not go on (OBS-1): what a diagnosis says, whoever asks and wherever it is shown.
+"""Diagnosis (OBS-1): why a task, run, job or schedule is waiting.
 
-The seven lines of a diagnosis are its fields, in the order in which they are read: verdict, expected start, gates, who
-is in the way, what is ruled out, what can be done, how fresh it is. A leader makes it from what it decides by
-(`shard/explain/diagnose.py`); where no leader answers, it is made of rows, says so, and gives no advice.
+Its fields are the seven lines of a diagnosis, in reading order: verdict, expected start, gates, blockers, what is ruled
+out, suggestions, freshness. A leader makes it from the state that it decides by (`shard/explain/diagnose.py`); where no
+leader answers, it is made of rows, says so, and has no suggestions.
 
-If you add a reason: its sentences in `core/explain/messages.py`, the situation that has it in
-`tests/shard/test_diagnosis*.py` and what is advised then in `tests/shard/advice_cases.py`, its line in
+If you add a reason: its messages in `core/explain/messages.py`, a situation that has it in
+`tests/shard/test_diagnosis*.py`, its suggestions in `tests/shard/advice_cases.py`, its line in
 docs/reference/diagnosis.md.
 """
 
@@ -19,14 +19,14 @@ import msgspec
 from mainspring.core.model.task import Priority
 
 MOST_NAMED = 10
-"""Of those that are in the way, and of upstreams: so many are named, all are counted."""
+"""How many blockers and upstreams are named; all are counted."""
 STALE_SECONDS = 10.0
-"""What is known by something older than this is no ground for advice."""
+"""State older than this is no ground for suggestions."""
 BY_LEADER, BY_ROWS = "leader", "rows"
 
 
 class Reason(StrEnum):
-    """What something waits for, or why it does not end."""
+    """Code of what something waits for, or why it does not end."""
 
     WAITING_UPSTREAM = "WAITING_UPSTREAM"
     WAITING_TIME = "WAITING_TIME"
@@ -66,10 +66,10 @@ _FAILED = frozenset({"FAILED", "TIMED_OUT", "PARTIAL"})
 
 
 class Foresight(StrEnum):
-    """What can be said of a start."""
+    """What is known of a start."""
 
     RANGE = "range"
-    CANNOT_SAY = "cannot say"
+    CANNOT_SAY = "unknown"
     NEVER = "never"
 
 
@@ -78,13 +78,13 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
 
     foresight: Foresight
     basis: str
-    """What the range goes by, or why nothing can be said, or why it will never start."""
+    """What the range is based on, why the start is unknown, or why it will never start."""
     earliest: datetime | None = None
     latest: datetime | None = None
 
 
 class Passed(StrEnum):
-    """How far something is through a gate."""
+    """State of a gate."""
 
     YES = "passed"
     HOLDS = "holding"
@@ -92,28 +92,28 @@ class Passed(StrEnum):
 
 
 class Gate(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that has to be so before a task can start, in the scheduler's order."""
+    """A condition for a task to start, in the scheduler's order."""
 
     name: str
     passed: Passed
     says: str = ""
-    """With numbers; empty if there are none."""
+    """Numbers; empty if there are none."""
 
 
 class InTheWay(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody or something that is ahead, or holds what is waited for."""
+    """What is ahead, or holds what is waited for."""
 
     kind: str
     """`task`, `run`, `job`, `tenant`, `worker`, `group`, `person` or `event`."""
     id: str
     says: str
     tenant: str | None = None
-    """Whose it is; only whoever sees that tenant is told `id` and `says`."""
+    """Its tenant; `id` and `says` are shown only to principals that may see that tenant."""
     priority: Priority | None = None
 
 
 class ActKind(StrEnum):
-    """Who has to do something."""
+    """Who has to act."""
 
     WAIT = "wait"
     CHANGE = "change"
@@ -122,37 +122,37 @@ class ActKind(StrEnum):
 
 
 class Act(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that can be done, which changes the verdict as `effect` says."""
+    """A suggestion, which changes the verdict as described in `effect`."""
 
     kind: ActKind
     says: str
     command: str = ""
-    """As it can be typed; empty: there is nothing to type."""
+    """As it can be typed; empty if there is none."""
     effect: str = ""
-    """What would be then, as the scheduler's own rules say on a copy; empty for waiting if a start is expected."""
+    """The result, from the scheduler's own rules on a copy; empty for waiting if a start is expected."""
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole answer about one task, run, schedule or job."""
+    """The complete answer about one task, run, schedule or job."""
 
     subject: str
-    """The id of what was asked about."""
+    """The id that was asked about."""
     name: str
-    """What people call it: `tenant/job/task`, or `tenant/schedule`."""
+    """Display name: `tenant/job/task`, or `tenant/schedule`."""
     tenant: str
     state: str
     since: datetime | None
-    """Since when it has been in its state."""
+    """When it entered its state."""
     reason: Reason | None
-    """None: nothing holds it up."""
+    """None: nothing blocks it."""
     verdict: str
     """One sentence."""
     at: datetime
-    """When this was found out."""
+    """When the diagnosis was made."""
     by: str
     """`leader`, or `rows` if no leader answered."""
     age_seconds: float
-    """How old what it goes by is."""
+    """Age of the state that it is based on."""
     batch: int | None = None
     """The number of the leader's last batch."""
     run: str | None = None
@@ -160,23 +160,23 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     pool: str | None = None
     priority: Priority | None = None
     expected: Expected | None = None
-    """None: it has started, or is over."""
+    """None: it has started or ended."""
     gates: tuple[Gate, ...] = ()
     in_the_way: tuple[InTheWay, ...] = ()
     others_in_the_way: int = 0
-    """How many more are in the way than are named."""
+    """How many more blockers there are than are named."""
     ruled_out: tuple[str, ...] = ()
     acts: tuple[Act, ...] = ()
-    """Empty if this is stale or nothing that is known would change it."""
+    """Empty if the state is stale or nothing known would help."""
     numbers: dict[str, float] = {}
-    """What the sentences say in numbers: `ahead`, `free_slots`, `usual_seconds`, ..."""
+    """The numbers of the messages: `ahead`, `free_slots`, `usual_seconds`, ..."""
 
     def is_stale(self) -> bool:
-        """Whether what this goes by is too old to act on."""
+        """Whether the state that it is based on is too old to act on."""
         return self.age_seconds > STALE_SECONDS
 
     def is_problem(self) -> bool:
-        """Whether it does not go on by itself, or has failed: somebody has to do something."""
+        """Whether it needs an action: it does not continue without one, or has failed."""
         is_never = self.expected is not None and self.expected.foresight is Foresight.NEVER
         return is_never or self.reason in _NEED_SOMEBODY or (self.reason is None and self.state in _FAILED)
 
@@ -188,6 +188,6 @@ class WaitingSum(msgspec.Struct, frozen=True, kw_only=True):
     tasks: int
     oldest: datetime | None
     example: str
-    """The id of the one that has waited longest."""
+    """Id of the task that has waited longest."""
     says: str
     """Its verdict."""

@@ -1,16 +1,16 @@
-"""A diagnosis as people read it: the same seven lines as plain text and as Markdown.
+"""Render a diagnosis: the same seven lines as plain text and as Markdown.
 
     CODE  name: verdict
-      expected    when it starts, and what that goes by
+      expected    when it starts, and what that is based on
       gates       ✓ passed  ✗ holding  · not reached
-      in the way  who is ahead, or holds what is waited for
-      ruled out   what it is not
-      you can     what would help, and what would be then
-                    what to type for it
+      in the way  what is ahead, or holds what is waited for
+      ruled out   what is not the cause
+      you can     suggestions with their effects
+                    the command
       as of       how old this is
 
-A line that has nothing to say is left out. The answers to what-if and the words of times are here as well. Nothing is
-decided here, and every sentence that names a cause was made before (`core/explain/messages.py`).
+Empty lines are omitted. Answers to what-if and formats of times are here as well. Nothing is decided here; sentences
+that name a cause come from `core/explain/messages.py`.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _MARKS = {Passed.YES: "✓", Passed.HOLDS: "✗", Passed.NOT_REACHED: "·"}
 _WIDTH = 10
 _INDENT = "  "
 _ROOM = 90
-"""For gates, in a row."""
+"""Width of a row of gates."""
 _NOW_SECONDS = 1.0
-"""What is expected within so long is expected now."""
+"""Starts expected within this time are expected now."""
 _MARKUP = re.compile(r"([\\`*_\[\]<>|#])")
 
 
 class _Entry(NamedTuple):
-    """A part of a line that stands in a row of its own if there are several."""
+    """A part of a line; each has a row of its own if there are several."""
 
     words: str
     command: str = ""
@@ -55,38 +55,38 @@ _Line = tuple[str, Sequence[_Entry]]
 
 
 def as_plain(diagnosis: Diagnosis) -> str:
-    """The lines as plain text."""
+    """Render as plain text."""
     return _plain(f"{_code(diagnosis)}  {_headline(diagnosis)}", _lines(diagnosis))
 
 
 def as_markdown(diagnosis: Diagnosis) -> str:
-    """The lines as Markdown."""
+    """Render as Markdown."""
     return _markdown(_code(diagnosis), _headline(diagnosis), _lines(diagnosis))
 
 
 def outcome_as_plain(outcome: Outcome, changes: Sequence[str]) -> str:
-    """What would be, as plain text."""
+    """Render the result of a what-if as plain text."""
     return _plain(f"{_would(outcome)}  with: {_listed(changes)}", _outcome_lines(outcome))
 
 
 def outcome_as_markdown(outcome: Outcome, changes: Sequence[str]) -> str:
-    """What would be, as Markdown."""
+    """Render the result of a what-if as Markdown."""
     return _markdown(_would(outcome), f"with: {_listed(changes)}", _outcome_lines(outcome))
 
 
 def say_expected(expected: Expected, now: datetime) -> str:
-    """When something is expected to start."""
+    """Format an expected start."""
     match expected.foresight:
         case Foresight.NEVER:
             return f"will never start: {expected.basis}"
         case Foresight.CANNOT_SAY:
-            return f"cannot say: {expected.basis}"
+            return f"unknown: {expected.basis}"
         case Foresight.RANGE:
             return f"{_say_range(expected, now)}; {expected.basis}"
 
 
 def say_in(at: datetime, now: datetime) -> str:
-    """How far away an instant is: `in 4m 10s`, `12s ago`, `now`."""
+    """Format the distance of an instant: `in 4m 10s`, `12s ago`, `now`."""
     seconds = (at - now).total_seconds()
     if abs(seconds) < _NOW_SECONDS:
         return "now"
@@ -94,7 +94,7 @@ def say_in(at: datetime, now: datetime) -> str:
 
 
 def say_clock(at: datetime, now: datetime) -> str:
-    """An instant as a clock shows it in UTC, with the day if that is another one: `05:30:00 UTC`."""
+    """Format an instant in UTC, with the day if it is not today: `05:30:00 UTC`."""
     at, today = at.astimezone(UTC), now.astimezone(UTC).date()
     return f"{at:%H:%M:%S} UTC" if at.date() == today else f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
@@ -130,7 +130,7 @@ def _only(words: str) -> list[_Entry]:
 
 
 def _gates(gates: Sequence[Gate]) -> list[_Entry]:
-    """As many in a row as a line has room for."""
+    """As many in a row as fit."""
     rows: list[str] = []
     for gate in map(_say_gate, gates):
         if rows and len(rows[-1]) + len(gate) < _ROOM:
@@ -154,16 +154,16 @@ def _in_the_way(diagnosis: Diagnosis) -> list[_Entry]:
 
 def _say_act(act: Act) -> str:
     words = f"{act.says}: {act.effect}" if act.effect else act.says
-    return f"{words} (ask an operator)" if act.kind is ActKind.ASK else words
+    return f"{words} (needs an operator)" if act.kind is ActKind.ASK else words
 
 
 def _freshness(diagnosis: Diagnosis) -> str:
     age = f"{say_seconds(diagnosis.age_seconds)} ago"
     if diagnosis.by != BY_LEADER:
         is_unled = diagnosis.reason in {Reason.SCHEDULER_LAG, Reason.UNKNOWN}
-        return f"{age}; no leader has answered, so no advice is given" if is_unled else "now, as the store says"
+        return f"{age}; no leader responded, so there are no suggestions" if is_unled else "now, from the store"
     batch = "" if diagnosis.batch is None else f", batch {diagnosis.batch:,}"
-    return f"{age}{batch}{', too old for advice' if diagnosis.is_stale() else ''}"
+    return f"{age}{batch}{', too old for suggestions' if diagnosis.is_stale() else ''}"
 
 
 # what-if
@@ -172,7 +172,7 @@ def _freshness(diagnosis: Diagnosis) -> str:
 def _would(outcome: Outcome) -> str:
     if outcome.starts_now:
         where = f" on {outcome.worker}" if outcome.worker else ""
-        return f"starts{where} once room is made" if outcome.victims else f"starts now{where}"
+        return f"starts{where} after preemption" if outcome.victims else f"starts now{where}"
     return "will never start" if outcome.expected.foresight is Foresight.NEVER else "still waits"
 
 
@@ -180,21 +180,21 @@ def _outcome_lines(outcome: Outcome) -> list[_Line]:
     return [
         ("expected", _only("" if outcome.starts_now else say_expected(outcome.expected, outcome.at))),
         ("held by", _only(outcome.holds)),
-        ("pushes out", [_Entry(_say_victim(one)) for one in outcome.victims]),
-        ("but", [_Entry(remark) for remark in outcome.remarks]),
+        ("preempts", [_Entry(_say_victim(one)) for one in outcome.victims]),
+        ("note", [_Entry(remark) for remark in outcome.remarks]),
         ("as of", _only(say_clock(outcome.at, outcome.at))),
     ]
 
 
 def _say_victim(victim: Victim) -> str:
-    """A task that makes room; one whose name is not told is somebody else's."""
+    """Format a preempted task; without a name it belongs to another tenant."""
     if not victim.task:
         return f"a task of another tenant ({victim.priority.name})"
     return f"{victim.task} ({victim.priority.name}, {victim.tenant}) on {victim.worker}"
 
 
 def _listed(changes: Sequence[str]) -> str:
-    return ", ".join(changes) or "nothing changed"
+    return ", ".join(changes) or "no changes"
 
 
 # the forms
@@ -244,5 +244,5 @@ def _escape(text: str) -> str:
 
 
 def _clean(text: str) -> str:
-    """What users wrote must not break the lines, or command a terminal."""
+    """Replace unprintable characters: user text must not break lines or control a terminal."""
     return "".join(letter if letter.isprintable() else " " for letter in text)

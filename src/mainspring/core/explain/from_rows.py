@@ -1,11 +1,10 @@
-"""What rows alone say of a task or a run: of one that is over, of one that nobody has taken in, and without a leader.
+"""Diagnoses made of rows alone: of ended tasks and runs, of runs in intake, and without a leader.
 
-    over                what happened; nothing holds it up any more
-    not taken in        its start time is to come, it is held, or others are before it in intake
-    no leader answers   SCHEDULER_LAG while somebody leads, UNKNOWN if nobody does: no cause, no advice
+    ended               what happened; nothing blocks it
+    in intake           not due, held, or behind others
+    no leader answers   SCHEDULER_LAG if there is a leader, UNKNOWN if not: no cause, no suggestions
 
-Whatever is under way in the memory of a leader is `shard/explain/diagnose.py`'s to explain: it knows what it decides
-by.
+Work in the memory of a leader is explained by `shard/explain/diagnose.py`, from the state that it decides by.
 """
 
 from __future__ import annotations
@@ -46,62 +45,62 @@ _ENDINGS = {
     TaskState.SKIPPED: "Skipped",
     RunState.SUCCEEDED: "Succeeded",
     RunState.FAILED: "Failed",
-    RunState.PARTIAL: "Ended in part",
+    RunState.PARTIAL: "Partially succeeded",
     RunState.TIMED_OUT: "Timed out",
     RunState.CANCELLED: "Cancelled",
 }
-_TAKEN_IN = "it is taken in as soon as there is room for its tasks"
+_TAKEN_IN = "it is adopted as soon as there is capacity for its tasks"
 _LONG_SECONDS = 10.0
-"""A run that is first in intake for longer than this is not taken in as it should be."""
+"""A run that is first in intake for longer than this is overdue."""
 
 
 class Lead(msgspec.Struct, frozen=True, kw_only=True):
-    """Who leads a pool, as the rows say."""
+    """The leader of a pool, as the rows say."""
 
     pool: str
     server: str
-    """Empty: nobody ever did."""
+    """Empty: there never was one."""
     is_held: bool
-    """The lease is not over: somebody leads, and does not answer."""
+    """The lease is valid: there is a leader, and it does not answer."""
     age_seconds: float
     """Since the lease was last renewed."""
     batch: int
 
 
 def of_task(task: Task, job: str, now: datetime, lead: Lead) -> Diagnosis:
-    """A task that is not over, of which no leader says anything."""
+    """An open task that no leader reports on."""
     found = _about_task(task, job, now, lead.age_seconds)
     return _without_leader(found, lead, _known(task.state, task.because))
 
 
 def of_run(run: Run, job: str, now: datetime, lead: Lead) -> Diagnosis:
-    """A run that is not over, of which no leader says anything."""
+    """An open run that no leader reports on."""
     found = _about_run(run, job, now, lead.age_seconds)
     return _without_leader(found, lead, _known(run.state, run.because))
 
 
 def of_forgotten(task: Task, job: str, now: datetime) -> Diagnosis:
-    """A task that is not over, and that its leader has not in mind."""
+    """An open task that its leader does not know."""
     return replace(
         _about_task(task, job, now, 0.0),
         reason=Reason.UNKNOWN,
-        verdict=f"The scheduler has no such task in mind; no cause can be named; {_known(task.state, task.because)}",
-        expected=_cannot_say("the scheduler does not know of it"),
+        verdict=f"The scheduler does not know this task; the cause is unknown; {_known(task.state, task.because)}",
+        expected=_cannot_say("the scheduler does not know the task"),
     )
 
 
 def of_open_run(run: Run, job: str, now: datetime) -> Diagnosis:
-    """A run that is not over, and none of whose tasks is open: it is about to end."""
-    return replace(_about_run(run, job, now, 0.0), verdict="Under way, and nothing of it waits")
+    """An open run without open tasks: it is about to end."""
+    return replace(_about_run(run, job, now, 0.0), verdict="Active, with no waiting tasks")
 
 
 def of_job(job: JobRow, now: datetime, latest: Run | None) -> Diagnosis:
-    """A job that no schedule is for, and no run of which is under way."""
+    """A job without a schedule and without an open run."""
     ended = "" if latest is None else f"; its latest run, {latest.id}, {_say_end(latest, now)}"
-    verdict = f"No schedule is for it: it runs when somebody submits it{ended}"
+    verdict = f"Has no schedule: it runs on submission{ended}"
     if job.deleted_at is not None:
         verdict = f"Was deleted {say_in(job.deleted_at, now)}{ended}"
-    submit = Act(kind=ActKind.CHANGE, says="Run it", command=f"mainspring submit {job.name}", effect="a run starts")
+    submit = Act(kind=ActKind.CHANGE, says="Submit it", command=f"mainspring submit {job.name}", effect="a run starts")
     return Diagnosis(
         subject=job.id, name=f"{job.tenant}/{job.name}", tenant=job.tenant,
         state="active" if job.deleted_at is None else "deleted", since=None, reason=None, verdict=verdict, at=now,
@@ -110,7 +109,7 @@ def of_job(job: JobRow, now: datetime, latest: Run | None) -> Diagnosis:
 
 
 def of_ended_task(task: Task, job: str, now: datetime, cause: Task | None = None) -> Diagnosis:
-    """What became of a task that is over; `cause` is the task because of which it was cancelled or skipped."""
+    """The outcome of an ended task; `cause` is the task because of which it was cancelled or skipped."""
     found = _about_task(task, job, now, 0.0)
     if cause is not None and task.started_at is None and cause.state in _FAILED_TASK:
         return _never_ready(found, task, cause)
@@ -124,25 +123,25 @@ def of_ended_task(task: Task, job: str, now: datetime, cause: Task | None = None
         if task.state in _FAILED_TASK and failure_of(task) != task.because:
             verdict += f" ({failure_of(task)})"
     acts = (
-        [_retry(task.id, "Run it again, and what follows it", words.QUEUED_AGAIN)] if task.state in _FAILED_TASK else []
+        [_retry(task.id, "Retry it and its downstream tasks", words.QUEUED_AGAIN)] if task.state in _FAILED_TASK else []
     )
     return replace(found, verdict=verdict, acts=tuple(acts), numbers={"tries": float(task.tries)})
 
 
 def of_ended_run(run: Run, job: str, now: datetime, failed: Task | None = None) -> Diagnosis:
-    """What became of a run that is over; `failed` is the task that failed first, if one did."""
+    """The outcome of an ended run; `failed` is the task that failed first, if any."""
     because = run.because if failed is None else f"{failed.name} failed ({failure_of(failed)})"
     why = f": {because}" if run.state is not RunState.SUCCEEDED and because else ""
     verdict = f"{_say_end(run, now).capitalize()}{why}"
     acts = (
-        [_retry(run.id, "Start again what did not succeed", "it would be under way again")] if has_failed(run) else []
+        [_retry(run.id, "Retry the tasks that did not succeed", "the run is active again")] if has_failed(run) else []
     )
     found = _about_run(run, job, now, 0.0)
     return replace(found, verdict=verdict, acts=tuple(acts), task=None if failed is None else failed.id)
 
 
 def of_waiting_run(run: Run, job: str, now: datetime, before: int, lead: Lead) -> Diagnosis:
-    """A run that nobody has taken in yet; `before` counts those in intake that are as important, itself included."""
+    """A run in intake; `before` counts the runs in intake of the same or a higher priority, itself included."""
     found = _about_run(run, job, now, 0.0)
     if run.held is not None:
         return _held(found, run)
@@ -151,7 +150,7 @@ def of_waiting_run(run: Run, job: str, now: datetime, before: int, lead: Lead) -
     if run.paused:
         return _paused(found, run)
     if not lead.is_held:
-        return _without_leader(replace(found, age_seconds=lead.age_seconds), lead, "it has not been taken in")
+        return _without_leader(replace(found, age_seconds=lead.age_seconds), lead, "it is in intake")
     return _in_intake(found, run, max(0, before - 1))
 
 
@@ -161,7 +160,7 @@ def is_over(run: Run) -> bool:
 
 
 def has_failed(run: Run) -> bool:
-    """Whether a run has ended, and not as it should."""
+    """Whether a run has ended unsuccessfully."""
     return run.state in _FAILED_RUN
 
 
@@ -169,20 +168,20 @@ def has_failed(run: Run) -> bool:
 
 
 def name_of(task: Task, job: str) -> str:
-    """What people call a task: `tenant/job/task`, with what tells one of a fan-out from the others."""
+    """Display name of a task: `tenant/job/task`, with its fan-out label."""
     return f"{task.tenant}/{job}/{full_name(task)}"
 
 
 def _say_end(run: Run, now: datetime) -> str:
-    """How a run ended, when, and after how long; or that it goes on."""
+    """How a run ended, when, and after how long; or that it is running."""
     if run.ended_at is None:
-        return "is under way"
+        return "is active"
     took = "" if run.adopted_at is None else f", after {say_seconds((run.ended_at - run.adopted_at).total_seconds())}"
     return f"{_ENDINGS[run.state].lower()} {_ago(run.ended_at, now)}{took}"
 
 
 def failure_of(task: Task) -> str:
-    """What its last attempt failed with, and the last that it printed; why it was given up if that is not known."""
+    """The error of its last attempt with the last output line; else the reason of its state."""
     return say_failure(task.error) or task.because
 
 
@@ -212,16 +211,16 @@ def _without_leader(found: Diagnosis, lead: Lead, known: str) -> Diagnosis:
         return replace(
             found,
             reason=Reason.SCHEDULER_LAG,
-            verdict=f"The scheduler of pool {lead.pool} ({lead.server}) is silent, last heard of {age} ago; {known}",
-            expected=_cannot_say("the scheduler does not answer"),
+            verdict=f"The scheduler of pool {lead.pool} ({lead.server}) is silent since {age} ago; {known}",
+            expected=_cannot_say("the scheduler does not respond"),
             batch=lead.batch,
         )
     since = f" for {age}" if lead.server else ""
     return replace(
         found,
         reason=Reason.UNKNOWN,
-        verdict=f"Nobody has led pool {lead.pool}{since}, so no cause can be named; {known}",
-        expected=_cannot_say("there is no scheduler at the moment"),
+        verdict=f"Pool {lead.pool} has had no leader{since}; the cause is unknown; {known}",
+        expected=_cannot_say("there is no scheduler now"),
         batch=lead.batch,
     )
 
@@ -236,7 +235,7 @@ def _never_ready(found: Diagnosis, task: Task, cause: Task) -> Diagnosis:
         found,
         reason=Reason.DEPENDENCY_NOT_READY,
         verdict=f"Will never start: {cause.name} failed {ended} ({failure_of(cause)})",
-        expected=Expected(foresight=Foresight.NEVER, basis=f"it needs {cause.name}, which failed for good"),
+        expected=Expected(foresight=Foresight.NEVER, basis=f"it needs {cause.name}, which failed permanently"),
         in_the_way=(
             InTheWay(
                 kind="task",
@@ -246,7 +245,7 @@ def _never_ready(found: Diagnosis, task: Task, cause: Task) -> Diagnosis:
                 priority=cause.priority,
             ),
         ),
-        acts=(_retry(cause.id, f"Run {cause.name} again, and what follows it", words.STARTS_AFTER),),
+        acts=(_retry(cause.id, f"Retry {cause.name} and its downstream tasks", words.STARTS_AFTER),),
     )
 
 
@@ -256,19 +255,19 @@ def _in_intake(found: Diagnosis, run: Run, others: int) -> Diagnosis:
         return replace(
             found,
             reason=Reason.SCHEDULER_LAG,
-            verdict=f"The scheduler has not taken it in for {say_seconds(seconds)}, though none is before it",
+            verdict=f"The scheduler has not adopted it for {say_seconds(seconds)}, though it is first in intake",
             expected=_cannot_say("the scheduler is behind"),
         )
     before = f"up to {others:,} runs of {run.priority.name} or higher are" if others else "none is"
     return replace(
         found,
         reason=Reason.PRIORITY_QUEUE_WAIT,
-        verdict=f"Waits for the scheduler to take it in; {before} before it",
-        expected=_cannot_say("the scheduler does not know its tasks yet"),
-        gates=(Gate(name="due", passed=Passed.YES), Gate(name="taken in", passed=Passed.HOLDS)),
+        verdict=f"In intake, waiting for the scheduler; {before} before it",
+        expected=_cannot_say("its tasks are not known to the scheduler yet"),
+        gates=(Gate(name="due", passed=Passed.YES), Gate(name="intake", passed=Passed.HOLDS)),
         others_in_the_way=others,
         numbers={"ahead": float(others)},
-        acts=(Act(kind=ActKind.WAIT, says="Wait: runs are taken in as there is room for their tasks"),),
+        acts=(Act(kind=ActKind.WAIT, says="Wait: runs are adopted as there is capacity for their tasks"),),
     )
 
 
@@ -276,13 +275,13 @@ def _held(found: Diagnosis, run: Run) -> Diagnosis:
     return replace(
         found,
         reason=Reason.QUARANTINED,
-        verdict=f"Held until somebody looks at it, because it could not be taken in: {run.held}",
+        verdict=f"Held, because it could not be adopted: {run.held}",
         expected=_cannot_say("a person has to decide"),
-        gates=(Gate(name="due", passed=Passed.YES), Gate(name="taken in", passed=Passed.HOLDS)),
+        gates=(Gate(name="due", passed=Passed.YES), Gate(name="intake", passed=Passed.HOLDS)),
         acts=(
             Act(
                 kind=ActKind.CHANGE,
-                says="Once what is wrong is mended, try again",
+                says="Fix the cause, then resume it",
                 command=f"mainspring resume {run.id}",
                 effect=_TAKEN_IN,
             ),
@@ -295,18 +294,18 @@ def _paused(found: Diagnosis, run: Run) -> Diagnosis:
         found,
         reason=Reason.PAUSED,
         verdict=f"{run.because[:1].upper()}{run.because[1:]}" or "Paused",
-        expected=_cannot_say("a person has to resume it"),
-        acts=(Act(kind=ActKind.ASK, says="Have it resumed", command=f"mainspring resume {run.id}", effect=_TAKEN_IN),),
+        expected=_cannot_say("someone has to resume it"),
+        acts=(Act(kind=ActKind.ASK, says="Resume it", command=f"mainspring resume {run.id}", effect=_TAKEN_IN),),
     )
 
 
 def _too_early(found: Diagnosis, run: Run) -> Diagnosis:
     when = f"{say_clock(run.start_at, found.at)} ({say_in(run.start_at, found.at)})"
-    basis = "whoever submitted it said so" if run.schedule_id is None else "its schedule says so"
+    basis = "set at submission" if run.schedule_id is None else "set by its schedule"
     return replace(
         found,
         reason=Reason.WAITING_TIME,
-        verdict=f"Is to start at {when}",
+        verdict=f"Starts at {when}",
         expected=Expected(foresight=Foresight.RANGE, basis=basis, earliest=run.start_at, latest=run.start_at),
         gates=(Gate(name="due", passed=Passed.HOLDS, says=say_in(run.start_at, found.at)),),
         acts=(Act(kind=ActKind.WAIT, says=f"Wait until {say_clock(run.start_at, found.at)}"),),

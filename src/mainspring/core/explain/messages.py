@@ -1,9 +1,9 @@
-"""The sentences of diagnoses (OBS-1), and the names of the gates that they speak of.
+"""Messages of diagnoses of queued tasks (OBS-1), and the names of gates.
 
-A verdict is one sentence about one task. It names nobody of another tenant, so that whoever may see the task may read
-it: who is in the way is told beside it (`InTheWay`), to those who see that tenant.
+A verdict is one sentence about one task. It names no other tenant's work, so that every principal that may see the task
+may read it: blockers are listed beside it (`InTheWay`), for principals that may see their tenant.
 
-If you add a reason, its sentence is here or in `core/explain/messages_running.py`, and nowhere else.
+If you add a reason, its message is here or in `core/explain/messages_running.py`, and nowhere else.
 """
 
 from __future__ import annotations
@@ -13,35 +13,36 @@ from datetime import datetime
 
 from mainspring.core.explain.diagnosis import MOST_NAMED
 from mainspring.core.explain.diagnosis_report import say_clock, say_in
+from mainspring.core.fairness.freezes import FreezeRow
 from mainspring.core.limits.concurrency_groups import GroupRow
-from mainspring.core.model.resources import Resources, say_amount, say_amounts
+from mainspring.core.model.resources import NAMES, Resources, say_amount
 from mainspring.core.model.task import Priority
 from mainspring.core.text.durations import say_seconds
 from mainspring.core.text.sentences import say_together
 
-UPSTREAM, DUE, FROZEN, PAUSED = "upstream", "due", "not frozen", "not paused"
-POLICY, STORE, CIRCUIT, FAILURES = "pool policy", "scheduler", "circuit", "failure budget"
+UPSTREAM, DUE, FROZEN, PAUSED = "upstream", "due", "freeze", "pause"
+POLICY, STORE, CIRCUIT, FAILURES = "pool policy", "scheduler", "circuit breaker", "failure budget"
 QUOTA, GROUPS, MATCH, SIZE = "tenant quota", "groups", "matching worker", "worker size"
-PIECE, PRIORITY, SHARE, ROOM = "in one piece", "priority", "fair share", "room"
+PIECE, PRIORITY, SHARE, ROOM = "fragmentation", "priority", "fair share", "capacity"
 QUEUED_GATES = (
     UPSTREAM, DUE, FROZEN, PAUSED, POLICY, STORE, CIRCUIT, FAILURES, QUOTA, GROUPS, MATCH, SIZE, PIECE, PRIORITY, SHARE,
     ROOM,
 )  # fmt: skip
-"""Through which a queued task goes, in the scheduler's order."""
+"""The gates of a queued task, in the scheduler's order."""
 RULED_OUT = {
     PAUSED: "nothing is frozen or paused",
     QUOTA: "not the quota of its tenant",
-    SIZE: "workers that would do are there",
-    PRIORITY: "nobody of higher priority is ahead",
+    SIZE: "eligible workers are available",
+    PRIORITY: "no task of higher priority is ahead",
     SHARE: "no other tenant goes first",
 }
 """What is not the cause, if the gate is passed."""
 NOT_THE_CODE = "not your code: it has not started"
-MAY_COME_BACK, _NEVER = "workers may still come back", "will never start"
+MAY_COME_BACK, _NEVER = "workers may still reconnect", "it will never start"
 
 
 def say_count(count: int, noun: str) -> str:
-    """So many of something: `1 task`, `1,200 tasks`."""
+    """Format a count: `1 task`, `1,200 tasks`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
@@ -54,34 +55,36 @@ def some_of(names: Sequence[str], count: int | None = None) -> str:
 
 
 def say_part(name: str, part: int, whole: int) -> str:
-    """So much of so much of one resource: `3 of 40 cores`."""
+    """Format a part of one resource: `3 of 40 cores`."""
     left, right = say_amount(name, part), say_amount(name, whole)
     number, _, unit = left.partition(" ")
     return f"{number if unit.removesuffix('s') == right.partition(' ')[2].removesuffix('s') else left} of {right}"
 
 
-# what people and rules hold
+# rules
 
 
-def frozen(what: str, since: datetime, until: datetime | None, now: datetime) -> str:
-    """Somebody has frozen it; `what` says whom and why."""
-    ends = "until somebody unfreezes it" if until is None else f"until {say_clock(until, now)}"
-    return f"Nothing of it may start: {what}; since {say_clock(since, now)}, {ends}"
+def frozen(row: FreezeRow, now: datetime) -> str:
+    """A freeze applies."""
+    scope = f"{row.kind} {row.subject}" if row.subject else "everything"
+    why = f' ("{row.why}")' if row.why else ""
+    ends = "until it is unfrozen" if row.until is None else f"until {say_clock(row.until, now)}"
+    return f"{row.by} froze {scope} at {say_clock(row.since, now)}{why}; nothing of it starts {ends}"
 
 
 def paused(why: str) -> str:
-    """Its run starts nothing more until somebody says so."""
-    return f"Its run is paused ({why}); nothing more of it starts until somebody resumes it"
+    """Its run is paused."""
+    return f"Its run is paused ({why}); nothing more of it starts until it is resumed"
 
 
 def held(why: str) -> str:
-    """Its run could not be taken in whole."""
-    return f"Its run is held for a fault: {why}; nothing more of it starts until somebody looks at it and resumes it"
+    """Its run was held by a fault at intake."""
+    return f"Its run is held ({why}); nothing more of it starts until the fault is fixed and the run resumed"
 
 
 def stopped(why: str) -> str:
-    """Its run lets nothing more start, and the task is about to be cancelled."""
-    return f"It will not start: its run is ending ({why}), and it is about to be cancelled"
+    """Its run is ending, and the task is about to be cancelled."""
+    return f"Will never start: its run is ending ({why}); the task is about to be cancelled"
 
 
 def forbidden(why: str) -> str:
@@ -90,161 +93,161 @@ def forbidden(why: str) -> str:
 
 
 def store_is_slow(priority: Priority) -> str:
-    """Less important work waits until the store is quicker."""
-    return f"The scheduler is behind: the store is slow, and work of {priority.name} and below waits for it"
+    """Less important work waits for a slow store."""
+    return f"The store is slow; {priority.name} and below are not dispatched until it recovers"
 
 
 def behind(seconds: float) -> str:
-    """What is known is old."""
-    return f"The scheduler is {say_seconds(seconds)} behind; what it waits for can't be told before it goes on"
+    """The state is stale."""
+    return f"The scheduler is {say_seconds(seconds)} behind; the cause is unknown until it catches up"
 
 
 def unknown(seconds: float) -> str:
-    """Nothing that is known keeps it from starting."""
-    return f"The scheduler has not placed this task for {say_seconds(seconds)}; no cause can be named"
+    """No known gate keeps it from starting."""
+    return f"Not dispatched for {say_seconds(seconds)}, and the scheduler has no record of a cause"
 
 
 def faulty() -> str:
-    """To place such tasks has failed. The fault itself may name others, and is in the server's log."""
-    return "Placing tasks like this one failed for a fault of the scheduler, which its log has; no cause can be named"
+    """Placing such tasks raised an error. The error may name other tenants, and is in the server's log."""
+    return "Placing tasks like this one failed with an internal error (see the server's log); the cause is unknown"
 
 
 def circuit_of_job(job: str, because: str, probe_at: datetime, now: datetime, failure: str = "") -> str:
-    """Too much of its job fails; `failure` is how its own last try did."""
-    own = f"; its own last try failed ({failure})" if failure else ""
-    return f"Too much of {job} fails ({because}){own}; one probe {say_in(probe_at, now)} decides"
+    """The circuit breaker of its job is open; `failure` is the error of its own last attempt."""
+    own = f"; its own last attempt failed ({failure})" if failure else ""
+    return f"The circuit breaker of {job} is open ({because}){own}; a probe {say_in(probe_at, now)} decides"
 
 
 def circuit_alike(summary: str, due_at: datetime, now: datetime) -> str:
-    """Its last failure is everybody's."""
-    return f"Many tasks fail alike ({summary}); its next try is held back, and comes {say_in(due_at, now)}"
+    """The circuit breaker of its failure signature is open."""
+    return f"Retries are on hold: many tasks failed the same way ({summary}); next attempt {say_in(due_at, now)}"
 
 
 def throttled(tenant: str, why: str) -> str:
-    """Too many tasks of its tenant have failed."""
-    return f"{tenant} may start only a few tasks at a time: {why}"
+    """The failure budget of its tenant is used up."""
+    return f"{tenant} is throttled to a few tasks at a time: {why}"
 
 
 def over_quota(tenant: str, why: str, soonest: str) -> str:
-    """Its tenant has what it may have; `soonest` is the task of its own that will free some of it first."""
-    return (
-        f"{tenant} has too little of its quota left: {why}{f'; the first to free some is {soonest}' if soonest else ''}"
-    )
+    """Its tenant is at its quota; `soonest` is the task of the tenant that should finish first."""
+    return f"{tenant} is at its quota: {why}{f'; first to finish: {soonest}' if soonest else ''}"
 
 
 def behind_one_over_quota(tenant: str, first: str, why: str) -> str:
-    """An older task of its tenant does not fit the quota, and goes first."""
+    """An older task of its tenant exceeds the quota, and goes first."""
     return f"{tenant} has no quota left for {first}, which is older and goes first: {why}"
 
 
 def beyond_quota(tenant: str, wants: str, why: str) -> str:
-    """It asks for more than its tenant may ever have."""
-    return f"Will never start: it needs {wants}, which alone is more than {tenant} may use ({why})"
+    """The request alone exceeds the quota of its tenant."""
+    return f"Will never start: it needs {wants}, more than the whole quota of {tenant} ({why})"
 
 
 def group_is_full(group: GroupRow, used: int, granted: int, holders: Sequence[str], count: int) -> str:
-    """Its group lets so many run at a time; `granted` is the part of that which its pool has."""
+    """Its concurrency group is full; `granted` is the pool's share of the limit."""
     held = f"; held by {some_of(holders, count)}" if holders else ""
     if used < group.most and granted < group.most:
-        return f"Group {group.name} allows {group.most} at a time, of which this pool has {granted}, all in use{held}"
-    return f"Group {group.name} allows {group.most} at a time, and {used} run{'s' if used == 1 else ''}{held}"
+        return f"Group {group.name} allows {group.most} at a time; this pool's share of {granted} is in use{held}"
+    return f"Group {group.name} allows {group.most} at a time, and {used} {'is' if used == 1 else 'are'} running{held}"
 
 
 def rate_is_used(group: GroupRow, more_at: datetime | None, now: datetime) -> str:
-    """Its group lets so many start in each period."""
-    then = "asked for more" if more_at is None else f"the next can start {say_in(more_at, now)}"
-    return f"Group {group.name} lets {group.most} start every {say_seconds(group.per_seconds or 0)}; {then}"
+    """Its rate group is used up."""
+    then = "more is requested" if more_at is None else f"next start {say_in(more_at, now)}"
+    return f"Group {group.name} allows {group.most} starts every {say_seconds(group.per_seconds or 0)}; {then}"
 
 
 # workers
 
 
 def no_worker_at_all(pool: str) -> str:
-    """Nobody is there to do anything."""
-    return f"No worker is in pool {pool}; it starts when one comes"
+    """The pool has no workers."""
+    return f"Pool {pool} has no workers; it starts once one connects"
 
 
 def offered_until(worker: str, until: datetime, now: datetime) -> str:
-    """Who would do is gone, and was here not long ago."""
-    return f"{worker} offered it until {say_clock(until, now)}, and may come back"
+    """A matching worker left recently."""
+    return f"{worker} offered it until {say_clock(until, now)} and may reconnect"
 
 
 def no_such_worker(lacks: str, similar: str, hope: str) -> str:
-    """Nobody offers what it asks for; `hope` says why somebody still may."""
+    """No worker matches its constraints; `hope` says why one may come back."""
     also = f" ({similar})" if similar else ""
-    return f"No worker offers {lacks}{also}: {hope or _NEVER}"
+    return f"No worker offers {lacks}{also}; {hope or _NEVER}"
 
 
 def only_away(lacks: str, workers: Sequence[str], count: int) -> str:
-    """Who offers it gets nothing new at present."""
-    return f"Only workers that get nothing new offer {lacks}: {some_of(workers, count)}"
+    """All matching workers are unavailable."""
+    if count == 1:
+        return f"The only worker that offers {lacks} is unavailable: {some_of(workers, count)}"
+    return f"All {count:,} workers that offer {lacks} are unavailable: {some_of(workers, count)}"
 
 
 def too_big(needs: str, largest: str, hope: str) -> str:
-    """It would fit no worker, also if that were empty; without `largest`: each part of it would, but not all."""
-    has = f"the largest worker that would do has {largest}" if largest else "no worker has all of that"
-    return f"Needs {needs}; {has}: {hope or _NEVER}"
+    """It would fit no worker, even idle; without `largest`: each resource would fit one, but not all together."""
+    has = f"the largest matching worker has {largest}" if largest else "no matching worker has all of that"
+    return f"Needs {needs}, but {has}; {hope or _NEVER}"
 
 
 def fragmented(needs: Resources, free: Resources, most: Resources, *, is_all: bool) -> str:
-    """There is enough, but nowhere enough."""
-    total = _say(free) if is_all else f"At least {_say(free)}"
-    return f"{total} free in all, but at most {_say(most)} on one worker; needs {_say(needs)}"
+    """There is enough capacity, but not on one worker."""
+    scarce = [name for name in NAMES if getattr(needs, name) > getattr(most, name)]
+    scarce = scarce or [name for name in NAMES if getattr(needs, name)]
+    total, one, wanted = (
+        say_together([say_amount(name, getattr(part, name)) for name in scarce]) for part in (free, most, needs)
+    )
+    return f"{total if is_all else f'At least {total}'} free in total, but at most {one} on one worker; needs {wanted}"
 
 
-def making_room(worker: str, why: str, until: datetime, now: datetime) -> str:
-    """Room is kept for it that is not there yet."""
-    return f"Room is kept for it on {worker} ({why}) until {say_clock(until, now)}; it starts when that is free"
+def making_room(worker: str, why: str) -> str:
+    """Capacity is reserved for it, and not free yet."""
+    return f"Capacity is reserved for it on {worker} ({why}); it starts when that is free"
 
 
 def kept_for_others(count: int, *, more_important: bool) -> str:
-    """What is free is for somebody else."""
-    whom = "tasks of higher priority" if more_important else "tasks that have waited for it"
-    return f"There is room, but it is kept for {whom} on {say_count(count, 'worker')}"
+    """Free capacity is reserved for other tasks."""
+    whom = "tasks of higher priority" if more_important else "tasks that have waited longer"
+    return f"Free capacity on {say_count(count, 'worker')} is reserved for {whom}"
 
 
 def apart(names: Sequence[str]) -> str:
-    """It may not run where others of its run are."""
-    return f"Every worker that would do has {some_of(names)} of its run, and it must run apart from that"
+    """Anti-affinity keeps it from every matching worker."""
+    return f"Anti-affinity: every matching worker runs {some_of(names)} of its run"
 
 
 def behind_priority(count: int, own: Priority, *, is_all: bool) -> str:
-    """More important ones are to be placed first."""
+    """Tasks of higher priority go first."""
     tasks = say_count(count, "task") if is_all else f"At least {say_count(count, 'task')}"
-    return f"{tasks} of higher priority {'is' if count == 1 else 'are'} ahead of it at {own.name}"
+    return f"{tasks} of higher priority {'goes' if count == 1 else 'go'} before it ({own.name})"
 
 
 def behind_share(tenant: str, part: float, other_part: float, *, guaranteed: bool) -> str:
     """Another tenant goes first."""
     if guaranteed:
-        return f"{tenant} is at {part:.0%} of its share; a tenant that is within its guarantee goes first"
-    return f"{tenant} is at {part:.0%} of its share; a tenant at {other_part:.0%} goes first"
+        return f"{tenant} is at {part:.0%} of its fair share; a tenant within its guarantee goes first"
+    return f"{tenant} is at {part:.0%} of its fair share; a tenant at {other_part:.0%} goes first"
 
 
 def no_room(free: str, ahead: int, own: Priority, next_seconds: float | None) -> str:
-    """All that would do is in use; `free` says what is free of how much."""
+    """All matching workers are full; `free` is the free part of the scarce resource."""
     before = f"; {say_count(ahead, 'task')} ahead at {own.name}" if ahead else ""
-    soon = "" if next_seconds is None else f"; next room in ~{say_seconds(next_seconds)}"
+    soon = "" if next_seconds is None else f"; next capacity in ~{say_seconds(next_seconds)}"
     return f"{free} free{before}{soon}"
 
 
 def is_next() -> str:
-    """Nothing holds it up."""
-    return "It is next: it starts with the scheduler's next turn"
+    """Nothing blocks it."""
+    return "It is next: it starts in the scheduler's next turn"
 
 
 def preempted(at: datetime, ran_seconds: float | None, *, saved: bool, place: int, now: datetime) -> str:
-    """It had to make room for another, and waits again."""
-    ran = "" if ran_seconds is None else f"; it ran {say_seconds(ran_seconds)}"
-    kept = "" if ran_seconds is None else ", and what it saved is kept" if saved else ", and had saved nothing"
-    return f"Stopped at {say_clock(at, now)} to make room for another task{ran}{kept}; queued again, {_nth(place)}"
-
-
-def _say(resources: Resources) -> str:
-    return say_together(say_amounts(resources)) or "nothing"
+    """It was preempted, and waits again."""
+    ran = "" if ran_seconds is None else f" after running {say_seconds(ran_seconds)}"
+    kept = "" if ran_seconds is None else ", checkpoint kept" if saved else ", no checkpoint"
+    return f"Preempted for another task at {say_clock(at, now)}{ran}{kept}; queued again, {_nth(place)}"
 
 
 def _nth(place: int) -> str:
     tens, ones = divmod(place, 10)
     ending = {1: "st", 2: "nd", 3: "rd"}.get(ones, "th") if tens % 10 != 1 else "th"
-    return f"{place:,}{ending} in line"
+    return f"{place:,}{ending} in its queue"

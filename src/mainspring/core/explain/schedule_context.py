@@ -1,4 +1,4 @@
-"""What is known of a schedule when somebody asks why it does not run, and the words for parts of it."""
+"""The state that a diagnosis of a schedule needs, and formats of its parts."""
 
 from __future__ import annotations
 
@@ -18,42 +18,42 @@ from mainspring.core.schedules.windows import Outcome
 from mainspring.core.text.durations import say_seconds
 
 ENABLED, NOT_PAUSED, DUE, AFTER, OVERLAP, CONDITION = (
-    "enabled", "not paused", "due", "after", "overlap", "condition"
+    "enabled", "pause", "due", "after", "overlap", "condition"
 )  # fmt: skip
 FEWEST_EVENTS = 3
-"""With fewer it can't be said how often they usually come."""
+"""Minimum to estimate how often events come."""
 
 
 class ScheduleScene(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a schedule."""
+    """The state of a schedule."""
 
     schedule: ScheduleRow
     spec: ScheduleSpec
     now: datetime
     waiting: tuple[FireRow, ...] = ()
-    """Windows that wait, oldest first."""
+    """Waiting windows, oldest first."""
     active: tuple[FireRow, ...] = ()
-    """Windows whose run is not over, oldest first."""
+    """Windows with unfinished runs, oldest first."""
     latest: FireRow | None = None
-    """What became of its latest window."""
+    """The fire of its latest window."""
     backfill: BackfillRow | None = None
-    """That of the oldest waiting window, if only windows of backfills wait."""
+    """The backfill of the oldest waiting window, if only backfilled windows wait."""
     backfilled: int = 0
-    """How many windows of it are over."""
+    """How many of its windows have finished."""
     other: OtherSchedule | None = None
-    """The job that it waits for."""
+    """The upstream job."""
     events: tuple[datetime, ...] = ()
-    """When events of its type came, the latest first."""
+    """When events of its type came, latest first."""
     stopped: ScheduleChange | None = None
-    """Who paused or disabled it last."""
+    """The last pause or disabling."""
     duration: DurationRow | None = None
-    """How long a run of its job usually takes."""
+    """Usual duration of its job's runs."""
     called: str
-    """What people call it: its own name, or that of its job if it is the only one of that."""
+    """Display name: its own, or its job's if it is the only schedule of that job."""
 
 
 def gates_of(scene: ScheduleScene, holds: str, says: str = "") -> tuple[Gate, ...]:
-    """What a window passes, in the order in which it is decided."""
+    """The gates of a window, in the order in which they are checked."""
     spec = scene.spec
     active = sum(fire.backfill_id is None for fire in scene.active)
     names = [(ENABLED, ""), (NOT_PAUSED, ""), (DUE, "")]
@@ -74,7 +74,7 @@ def gates_of(scene: ScheduleScene, holds: str, says: str = "") -> tuple[Gate, ..
 
 
 def say_window(scene: ScheduleScene, window_at: datetime) -> str:
-    """A window as clocks of its zone show it."""
+    """Format a window in its time zone."""
     trigger = scene.spec.trigger
     text = say_rfc3339(trigger, window_at)
     zone = trigger.timezone if isinstance(trigger, CronTrigger) else "UTC"
@@ -84,7 +84,7 @@ def say_window(scene: ScheduleScene, window_at: datetime) -> str:
 
 
 def say_latest(scene: ScheduleScene) -> str:
-    """What became of the latest window, if no run of it came out well."""
+    """The outcome of the latest window, as the end of a sentence."""
     fire = scene.latest
     if fire is None or fire.outcome is Outcome.WAITING:
         return ""
@@ -97,7 +97,7 @@ def say_latest(scene: ScheduleScene) -> str:
 
 
 def say_usual(events: Sequence[datetime]) -> str:
-    """How often events usually come, the latest first, if there are enough to tell."""
+    """How often events usually come, latest first, if there are enough to tell."""
     if len(events) < FEWEST_EVENTS:
         return ""
     gaps = sorted((later - earlier).total_seconds() for later, earlier in pairwise(events))

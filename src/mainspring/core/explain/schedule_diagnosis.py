@@ -1,11 +1,11 @@
-"""Why a schedule does not run its job (OBS-1), from its rows and by the functions that settle it.
+"""Diagnosis of a schedule (OBS-1), from its rows and by the functions that evaluate it.
 
-    deleted, paused, disabled     nothing is planned: PAUSED, or QUARANTINED if failures stopped it
+    deleted, paused, disabled     nothing is planned: PAUSED, or QUARANTINED if failures disabled it
     a window waits                CONCURRENCY, WAITING_UPSTREAM, WAITING_EVENT for a file, BACKFILL_THROTTLED
     a window is overdue           SCHEDULER_LAG
-    nothing is due                WAITING_EVENT, WAITING_TIME, or nothing: it runs when somebody asks
+    nothing is due                WAITING_EVENT, WAITING_TIME, or none: it runs on request
 
-A waiting window is decided here once more, by `core/schedules/start_policy.py`: what that says holds it up.
+A waiting window is decided again here, by `core/schedules/start_policy.py`: the gate that blocks it is the reason.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ from mainspring.core.explain.schedule_context import (
 )
 from mainspring.core.model.schedule_rows import BackfillRow, FireRow
 from mainspring.core.schedules.evaluate import other_of
-from mainspring.core.schedules.start_policy import Situation, decide_start
+from mainspring.core.schedules.start_policy import Situation, StartGate, decide_start
 from mainspring.core.schedules.triggers import EventTrigger, ManualTrigger, say_trigger
 from mainspring.core.schedules.windows import Outcome, start_of, upcoming
 from mainspring.core.text.durations import say_seconds
 
 _LOOKED_AT_WITHIN_SECONDS = 60.0
-"""What waits is decided again at least this often, as long as a server is well."""
+"""Waiting windows are decided again at least this often while a server is healthy."""
 
 
 def diagnose_schedule(scene: ScheduleScene) -> Diagnosis:
-    """Why it does not run, in the order in which it is decided."""
+    """Diagnose a schedule, in the order in which it is evaluated."""
     row, found = scene.schedule, _about(scene)
     if row.deleted_at is not None:
         verdict = f"Was deleted {say_in(row.deleted_at, scene.now)}{_reason(row.because)}"
@@ -81,8 +81,7 @@ def diagnose_schedule(scene: ScheduleScene) -> Diagnosis:
 
 def _paused(found: Diagnosis, scene: ScheduleScene) -> Diagnosis:
     change = scene.stopped
-    by = scene.schedule.because.removeprefix("paused by ") or "somebody"
-    verdict = f"Paused by {by}"
+    verdict = f"Paused{_reason(scene.schedule.because)}"
     if change is not None:
         verdict = f"Paused by {change.by} {say_in(change.at, scene.now)}{_quoted(change.why)}"
     person = () if change is None else (InTheWay(kind="person", id=change.by, says=f"{change.by}, who paused it"),)
@@ -90,11 +89,11 @@ def _paused(found: Diagnosis, scene: ScheduleScene) -> Diagnosis:
         found,
         reason=Reason.PAUSED,
         verdict=verdict + _and_waiting(scene),
-        expected=_cannot_say("somebody has to resume it"),
+        expected=_cannot_say("someone has to resume it"),
         gates=gates_of(scene, NOT_PAUSED),
         in_the_way=person,
-        ruled_out=("it has not failed too often",),
-        acts=(_resume(scene, ActKind.ASK, "Have it resumed"),),
+        ruled_out=("not failures",),
+        acts=(_resume(scene, ActKind.ASK, "Resume it"),),
     )
 
 
@@ -104,8 +103,8 @@ def _disabled(found: Diagnosis, scene: ScheduleScene) -> Diagnosis:
         return replace(
             found,
             reason=Reason.PAUSED,
-            verdict="Its own definition disables it",
-            expected=_never("until its definition is changed"),
+            verdict="Disabled in its definition",
+            expected=_never("its definition disables it"),
             gates=gates_of(scene, ENABLED),
             acts=(Act(kind=ActKind.CHANGE, says="Enable it in its definition", effect=_say_next(scene)),),
         )
@@ -113,15 +112,15 @@ def _disabled(found: Diagnosis, scene: ScheduleScene) -> Diagnosis:
     return replace(
         found,
         reason=Reason.QUARANTINED,
-        verdict=f"Stopped{since} until somebody resumes it, because it failed too often{_reason(row.because)}",
-        expected=_cannot_say("somebody has to mend its job and resume it"),
+        verdict=f"Disabled{since} after repeated failures{_reason(row.because)}; it stays so until it is resumed",
+        expected=_cannot_say("someone has to fix its job and resume it"),
         gates=gates_of(scene, ENABLED),
-        ruled_out=("it is not paused",),
+        ruled_out=("not paused",),
         acts=(
             _resume(
                 scene,
                 ActKind.CHANGE,
-                f"Mend what failed (`mainspring runs --filter 'job:{row.job} state:failed'`), and resume it",
+                f"Fix the failures (`mainspring runs --filter 'job:{row.job} state:failed'`), then resume it",
             ),
         ),
     )
@@ -131,14 +130,14 @@ def _disabled(found: Diagnosis, scene: ScheduleScene) -> Diagnosis:
 
 
 def _waiting(found: Diagnosis, scene: ScheduleScene, fire: FireRow) -> Diagnosis:
-    """The oldest window that waits, decided as it will be the next time."""
+    """The oldest waiting window, decided as the next evaluation will."""
     others = tuple(one for one in scene.active if one.backfill_id is None)
     situation = Situation(active=len(others), other=other_of(scene.other, fire.window_at))
     start = decide_start(scene.spec, fire.window_at, situation, now=scene.now)
-    alone = decide_start(replace(scene.spec, after=None), fire.window_at, situation, now=scene.now)
+
     window = f"Window {say_window(scene, fire.window_at)} has waited {_ago(fire.window_at, scene.now)}"
     waited = replace(found, numbers={"waiting": float(len(scene.waiting))})
-    if start.outcome is Outcome.WAITING and start.because != alone.because:
+    if start.outcome is Outcome.WAITING and start.gate is StartGate.AFTER:
         return _for_other(waited, scene, f"{window}: {start.because}")
     if start.outcome is Outcome.WAITING:
         return _for_room(waited, scene, others, f"{window}: {start.because}")
@@ -147,18 +146,18 @@ def _waiting(found: Diagnosis, scene: ScheduleScene, fire: FireRow) -> Diagnosis
             waited,
             reason=Reason.WAITING_EVENT,
             verdict=f"{window}: {fire.because}",
-            expected=_cannot_say("a worker has not said yet what it sees"),
+            expected=_cannot_say("a worker has not reported on the file yet"),
             gates=gates_of(scene, CONDITION),
-            acts=(Act(kind=ActKind.WAIT, says="Wait: a worker of the pool has to be there to look"),),
+            acts=(Act(kind=ActKind.WAIT, says="Wait: a worker of the pool has to check the file"),),
         )
     looked_at = scene.schedule.looked_at or fire.decided_at
     if (scene.now - looked_at).total_seconds() <= _LOOKED_AT_WITHIN_SECONDS:
-        return replace(waited, verdict=f"{window}; nothing is in its way any more, and it is about to start")
+        return replace(waited, verdict=f"{window}; no longer blocked, about to start")
     return replace(
         waited,
         reason=Reason.SCHEDULER_LAG,
-        verdict=f"{window}; nothing is in its way, and no server has looked at it for {_ago(looked_at, scene.now)}",
-        expected=_cannot_say("no server looks at what waits"),
+        verdict=f"{window}; not blocked, but no server has evaluated it for {_ago(looked_at, scene.now)}",
+        expected=_cannot_say("no server evaluates waiting windows"),
     )
 
 
@@ -194,23 +193,23 @@ def _for_room(found: Diagnosis, scene: ScheduleScene, active: Sequence[FireRow],
         gates=gates_of(scene, OVERLAP),
         in_the_way=tuple(_run_in_the_way(scene, fire) for fire in active[:MOST_NAMED]),
         others_in_the_way=max(0, len(active) - MOST_NAMED),
-        ruled_out=("it is not paused", "it does not wait for another job"),
+        ruled_out=("not paused", "not the upstream job"),
         acts=(
-            Act(kind=ActKind.WAIT, says="Wait for the run that is going"),
+            Act(kind=ActKind.WAIT, says="Wait for the active run"),
             *([_cancel(active[0])] if len(active) == scene.spec.max_active else []),
         ),
     )
 
 
 def _cancel(fire: FireRow) -> Act:
-    effect = "the window that waits starts when it is gone"
-    return Act(kind=ActKind.CHANGE, says="Stop that one", command=f"mainspring cancel {fire.run_id}", effect=effect)
+    effect = "the waiting window starts once it has ended"
+    return Act(kind=ActKind.CHANGE, says="Cancel that run", command=f"mainspring cancel {fire.run_id}", effect=effect)
 
 
 def _backfilling(found: Diagnosis, scene: ScheduleScene, backfill: BackfillRow) -> Diagnosis:
     mine = [fire for fire in scene.waiting if fire.backfill_id == backfill.id]
     going = [fire for fire in scene.active if fire.backfill_id == backfill.id]
-    progress = f"{scene.backfilled:,} done, {len(going)} under way, {len(mine):,} waiting"
+    progress = f"{scene.backfilled:,} done, {len(going)} active, {len(mine):,} waiting"
     verdict = f"A backfill of {backfill.windows:,} windows allows {backfill.max_parallel} at a time: {progress}"
     return replace(
         found,
@@ -219,16 +218,16 @@ def _backfilling(found: Diagnosis, scene: ScheduleScene, backfill: BackfillRow) 
         expected=_ends(scene, going),
         in_the_way=tuple(_run_in_the_way(scene, fire) for fire in going[:MOST_NAMED]),
         others_in_the_way=max(0, len(going) - MOST_NAMED),
-        ruled_out=("what is planned is not held up by it",),
+        ruled_out=("planned windows are not affected",),
         acts=(Act(kind=ActKind.WAIT, says=f"Wait: {_say_rest(scene, backfill, len(mine))}"),),
         numbers={"waiting": float(len(mine)), "done": float(scene.backfilled), "total": float(backfill.windows)},
     )
 
 
 def _say_rest(scene: ScheduleScene, backfill: BackfillRow, waiting: int) -> str:
-    """How long a backfill takes, if runs take as long as usually."""
+    """How long a backfill takes, at the usual duration of a run."""
     if scene.duration is None:
-        return "how long a run takes is not known yet"
+        return "the usual duration of a run is not known yet"
     rounds = -(-waiting // backfill.max_parallel)
     return f"the last window starts in about {say_seconds(rounds * scene.duration.p50_seconds)}"
 
@@ -243,13 +242,13 @@ def _run_in_the_way(scene: ScheduleScene, fire: FireRow) -> InTheWay:
 def _ends(scene: ScheduleScene, active: Sequence[FireRow]) -> Expected:
     """When the first of these runs usually ends."""
     if scene.duration is None or not active:
-        return _cannot_say("it is not known how long its runs take")
+        return _cannot_say("the usual duration of its runs is not known")
     began = min(fire.start_at or fire.decided_at for fire in active)
     earliest = began + timedelta(seconds=scene.duration.p50_seconds)
     latest = began + timedelta(seconds=scene.duration.p90_seconds)
     if latest <= scene.now:
-        return _cannot_say("the run that is going takes longer than 9 of 10 before it")
-    basis = f"p50 to p90 of its latest {scene.duration.count:,} runs"
+        return _cannot_say("the active run takes longer than 9 of 10 before it")
+    basis = f"how long its last {scene.duration.count:,} runs took (p50 to p90)"
     return Expected(foresight=Foresight.RANGE, basis=basis, earliest=max(earliest, scene.now), latest=latest)
 
 
@@ -261,24 +260,24 @@ def _overdue(found: Diagnosis, scene: ScheduleScene, next_at: datetime) -> Diagn
     return replace(
         found,
         reason=Reason.SCHEDULER_LAG,
-        verdict=f"Was due {late} ago, and no server has looked at it since: the schedulers are behind",
-        expected=_cannot_say("no server looks at what is due"),
+        verdict=f"Due {late} ago and not evaluated since: the schedulers are behind",
+        expected=_cannot_say("no server evaluates due windows"),
         gates=gates_of(scene, DUE, f"{late} ago"),
     )
 
 
 def _for_event(found: Diagnosis, scene: ScheduleScene, trigger: EventTrigger) -> Diagnosis:
-    seen = f"last seen {say_in(scene.events[0], scene.now)}" if scene.events else "none has ever come"
+    seen = f"last seen {say_in(scene.events[0], scene.now)}" if scene.events else "none was ever received"
     row = scene.schedule
-    expected = _cannot_say("nobody knows when an event comes")
+    expected = _cannot_say("it is not known when an event comes")
     by = ""
     if row.next_at is not None:
         by = f"; without one it runs at {say_clock(row.next_at, scene.now)} ({say_in(row.next_at, scene.now)})"
-        basis = "as soon as the event comes, and at the latest when it is no longer waited for"
+        basis = "when the event comes, at the latest at the end of its buffer"
         expected = Expected(foresight=Foresight.RANGE, basis=basis, earliest=scene.now, latest=row.next_at)
     send = Act(
         kind=ActKind.CHANGE,
-        says="Send it yourself",
+        says="Send the event",
         command=f"mainspring events send {trigger.type}",
         effect="a run starts" if trigger.filter is None else f"a run starts if it passes {trigger.filter}",
     )
@@ -289,8 +288,8 @@ def _for_event(found: Diagnosis, scene: ScheduleScene, trigger: EventTrigger) ->
         expected=expected,
         gates=gates_of(scene, DUE, f"event {trigger.type}"),
         in_the_way=(InTheWay(kind="event", id=trigger.type, says=f"event {trigger.type}, {seen}"),),
-        ruled_out=("it is not paused", "nothing of it waits for room"),
-        acts=(Act(kind=ActKind.WAIT, says="Wait for whoever sends it"), send, _trigger(scene)),
+        ruled_out=("not paused", "no window waits for capacity"),
+        acts=(Act(kind=ActKind.WAIT, says="Wait for the event"), send, _trigger(scene)),
         numbers={"events": float(len(scene.events))},
     )
 
@@ -307,17 +306,17 @@ def _for_time(found: Diagnosis, scene: ScheduleScene, next_at: datetime) -> Diag
             foresight=Foresight.RANGE, basis=f"it fires {say_trigger(spec.trigger)}", earliest=starts, latest=starts
         ),
         gates=gates_of(scene, DUE, when),
-        ruled_out=("it is not paused", "nothing of it waits for room"),
+        ruled_out=("not paused", "no window waits for capacity"),
         acts=(Act(kind=ActKind.WAIT, says=f"Wait until {say_clock(starts, scene.now)}"), _trigger(scene)),
     )
 
 
 def _on_demand(found: Diagnosis, scene: ScheduleScene) -> Diagnosis:
     if isinstance(scene.spec.trigger, ManualTrigger):
-        verdict = f"Runs when somebody asks, and only then{say_latest(scene)}"
+        verdict = f"Runs on request only{say_latest(scene)}"
         return replace(found, verdict=verdict, acts=(_trigger(scene),))
-    verdict = f"Has no window to come: it fires {say_trigger(scene.spec.trigger)}{say_latest(scene)}"
-    return replace(found, verdict=verdict, expected=_never("it has no window to come"), acts=(_trigger(scene),))
+    verdict = f"Has no future window: it fires {say_trigger(scene.spec.trigger)}{say_latest(scene)}"
+    return replace(found, verdict=verdict, expected=_never("it has no future window"), acts=(_trigger(scene),))
 
 
 # the pieces
@@ -337,19 +336,19 @@ def _resume(scene: ScheduleScene, kind: ActKind, says: str) -> Act:
 
 
 def _say_next(scene: ScheduleScene) -> str:
-    """What is planned once nothing stops it."""
+    """The next window once the schedule is active."""
     windows = upcoming(replace(scene.spec, enabled=True), scene.now, 1)
-    return f"its next window is {say_window(scene, windows[0])}" if windows else "it goes on"
+    return f"its next window is {say_window(scene, windows[0])}" if windows else "it is active again"
 
 
 def _trigger(scene: ScheduleScene) -> Act:
     command = f"mainspring trigger {scene.called}"
-    return Act(kind=ActKind.CHANGE, says="Run it now", command=command, effect="a run starts, whatever it waits for")
+    return Act(kind=ActKind.CHANGE, says="Run it now", command=command, effect="a run starts at once")
 
 
 def _and_waiting(scene: ScheduleScene) -> str:
     count = len(scene.waiting)
-    return f"; {count} window{'s' if count > 1 else ''} wait{'' if count > 1 else 's'} for that" if count else ""
+    return f"; {count} window{'s' if count > 1 else ''} {'are' if count > 1 else 'is'} waiting" if count else ""
 
 
 def _ago(at: datetime, now: datetime) -> str:

@@ -1,4 +1,4 @@
-"""Why no worker takes a task, in one sentence: what stands in the way of each, the lasting things first.
+"""Why no worker takes a task, in one sentence: the obstacle of each worker, permanent ones first.
 
 If you add a kind of obstacle (`core/placement/feasibility.py`), add its words here.
 """
@@ -18,28 +18,28 @@ _LASTING = (
     H.OUTSIDE, H.ZONE, H.LABEL, H.TOO_BIG, H.REFUSED, H.NEAR, H.APART, H.NOT_READY, H.HELD, H.UNCLAIMED, H.KEPT,
     H.NO_ROOM,
 )  # fmt: skip
-"""Of several things that keep a worker from taking a task, the first of these is said."""
+"""Of several obstacles of a worker, the first of these is reported."""
 _ROOM = (H.KEPT, H.NO_ROOM)
 
 
 def explain(shape: Shape, workers: Sequence[Iterable[Obstacle]], free: Resources = NOTHING) -> str:
-    """Why none of these workers takes a task of this shape, by what stands in the way of each.
+    """Why none of these workers takes a task of this shape.
 
-    `free` is what those have together that lack nothing but room: if that is enough, the room is in pieces (PLC-9).
+    `free` is the total of the workers that lack only capacity: if that is enough, it is fragmented (PLC-9).
     """
     if not workers:
-        return "there is no worker in the pool"
+        return "the pool has no workers"
     firsts = Counter(min((one.kind for one in found), key=_LASTING.index, default=H.NO_ROOM) for found in workers)
     if H.NO_ROOM in firsts and shape.resources.fits(free):
-        return f"fragmented: {say_together(say_amounts(free))} are free, but on no single worker enough for {shape}"
+        return f"fragmented: {say_together(say_amounts(free))} free in total, but no worker has enough for {shape}"
     if all(kind in _ROOM for kind in firsts):
-        return f"no worker has room for {shape}"
+        return f"no worker has capacity for {shape}"
     said = ", ".join(f"{firsts[kind]} {_say(kind, shape)}" for kind in _LASTING if kind in firsts)
-    return f"no worker has room: {said}" if any(kind in firsts for kind in _ROOM) else f"no worker will do: {said}"
+    return f"no worker has capacity: {said}" if any(kind in firsts for kind in _ROOM) else f"no worker matches: {said}"
 
 
 def _say(kind: Hindrance, shape: Shape) -> str:
-    """What the workers are like that this keeps from taking such a task."""
+    """Describe the workers with this obstacle."""
     words = {
         H.OUTSIDE: "outside the zones of the pool",
         H.ZONE: f"not in zone {shape.zone}",
@@ -51,7 +51,7 @@ def _say(kind: Hindrance, shape: Shape) -> str:
         H.NOT_READY: "silent",
         H.HELD: "cordoned, draining or leaving",
         H.UNCLAIMED: "without an open claim",
-        H.KEPT: "with room that is kept for others",
+        H.KEPT: "with capacity reserved for others",
         H.NO_ROOM: "full",
     }
     return words[kind]

@@ -1,16 +1,16 @@
-"""What if (OBS-1): changes that somebody supposes, and what would follow from them.
+"""What-if (OBS-1): hypothetical changes, and their result.
 
-    cpu 2, memory 4GiB, gpus 0, disk 1GiB      the task asks for this
+    cpu 2, memory 4GiB, gpus 0, disk 1GiB      the task requests this
     without label gpu=a100, zone eu-1          a constraint is dropped, or another
     priority P0                                the task has another priority
     burst 8, guaranteed 4, tasks 20            the quota of its tenant, in cores and in tasks
-    group etl 3                                a group lets so many in
-    worker 8, 2 workers 16 64GiB gpus=1        so many more workers that offer this, with the labels that it asks for
+    group etl 3                                the limit of a group
+    worker 8, 2 workers 16 64GiB gpus=1        more workers that offer this, with the labels that it requests
     unfreeze, unpause                          nothing is frozen; its run is not paused
 
 Several are separated by commas. The answer comes from the shard's own rules on a copy (`shard/explain/forecast.py`).
 
-If you add one: a field of `Supposal`, its words in `_CLAUSES`, and what it changes in `shard/explain/hypothesis.py`.
+If you add one: a field of `Supposal`, its words in `_CLAUSES`, and its change in `shard/explain/hypothesis.py`.
 """
 
 from __future__ import annotations
@@ -30,37 +30,37 @@ from mainspring.core.text.suggestions import did_you_mean
 from mainspring.protocol.errors import Fault, Refused
 
 MOST_WORKERS = 1_000
-"""In all: a play has a look at each of them, again and again."""
+"""In total: a forecast scans each of them repeatedly."""
 _LARGEST = 2**62
 _ANY = "any"
 _WORKER = frozenset({"worker", "workers"})
 _FILLERS = frozenset({"more", "another", "of", "with", "core", "cores"})
-"""People say `one more worker of 8 cores`."""
+"""Accepted and ignored: `one more worker of 8 cores`."""
 _Words = list[str]
 _COUNT = re.compile(r"[0-9]{1,9}")
 
 
 class MoreWorkers(msgspec.Struct, frozen=True, kw_only=True):
-    """Workers that are supposed to be there."""
+    """Hypothetical workers."""
 
     count: int = 1
     offers: Resources
-    """Of memory and disk nothing: as much as others have for each core, and enough for the task."""
+    """Without memory or disk: as much per core as others have, and enough for the task."""
     labels: tuple[tuple[str, str], ...] | None = None
-    """None: those that the task asks for."""
+    """None: those that the task requests."""
     zone: str | None = None
-    """None: the one that the task asks for."""
+    """None: the one that the task requests."""
 
 
 class Supposal(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is supposed at once. None: as it is."""
+    """Hypothetical changes, all at once. None: unchanged."""
 
     cpu_millis: int | None = None
     memory_bytes: int | None = None
     gpus: int | None = None
     disk_bytes: int | None = None
     without_labels: tuple[str, ...] = ()
-    """Keys of labels that the task does not ask for."""
+    """Keys of labels that the task does not request."""
     zone: str | None = None
     """Another zone; empty: any."""
     priority: Priority | None = None
@@ -68,18 +68,18 @@ class Supposal(msgspec.Struct, frozen=True, kw_only=True):
     guaranteed_cpu_millis: int | None = None
     max_tasks: int | None = None
     groups: dict[str, int] = {}
-    """By group of its tenant: how many it lets in."""
+    """By group of its tenant: its limit."""
     workers: tuple[MoreWorkers, ...] = ()
     unfrozen: bool = False
     unpaused: bool = False
 
     def changes_task(self) -> bool:
-        """Whether the task asks for something else."""
+        """Whether the task's request changes."""
         amounts = (self.cpu_millis, self.memory_bytes, self.gpus, self.disk_bytes, self.zone)
         return bool(self.without_labels) or any(amount is not None for amount in amounts)
 
     def changes_quota(self) -> bool:
-        """Whether its tenant may use something else."""
+        """Whether its tenant's quota changes."""
         return any(one is not None for one in (self.burst_cpu_millis, self.guaranteed_cpu_millis, self.max_tasks))
 
 
@@ -87,7 +87,7 @@ AS_IT_IS = Supposal()
 
 
 class Victim(msgspec.Struct, frozen=True, kw_only=True):
-    """A task that would have to make room."""
+    """A task that would be preempted."""
 
     task: str
     tenant: str
@@ -96,25 +96,25 @@ class Victim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What would be."""
+    """The result of a what-if."""
 
     starts_now: bool
-    """In the next turn, or as soon as the victims are gone."""
+    """In the next turn, or as soon as the victims have ended."""
     worker: str | None
     """Where, if it starts now."""
     victims: tuple[Victim, ...]
     expected: Expected
     holds: str
-    """What would still hold it up, in words; empty: nothing."""
+    """What would still block it, in words; empty: nothing."""
     reason: Reason | None = None
-    """The same, as a reason."""
+    """The same, as a reason code."""
     remarks: tuple[str, ...] = ()
-    """What is to be known of the changes themselves: one that changes nothing, or that somebody else has to allow."""
+    """Notes on the changes: one without effect, or one that needs a permission."""
     at: datetime
 
 
 def parse_supposal(words: Sequence[str]) -> Supposal:
-    """What these words suppose, each of them one change or several with commas. Raises Refused, with every fault."""
+    """Parse changes, one or several with commas in each word. Raises Refused with every fault."""
     faults: list[Fault] = []
     supposal = AS_IT_IS
     clauses = [clause.strip() for word in words for clause in word.split(",")]
@@ -124,9 +124,9 @@ def parse_supposal(words: Sequence[str]) -> Supposal:
         except ValueError as error:
             faults.append(Fault(where=clause, why=str(error)))
     if not faults and not any(clauses):
-        faults.append(Fault(where="if", why=f"must say what is supposed, such as {_EXAMPLE}"))
+        faults.append(Fault(where="if", why=f"must list changes, such as {_EXAMPLE}"))
     if faults:
-        raise Refused("this can't be supposed", faults)
+        raise Refused("invalid changes", faults)
     return supposal
 
 
@@ -141,12 +141,12 @@ def _read(clause: str, supposal: Supposal) -> Supposal:
         return _workers(words[2:], supposal, _whole(words[0]))
     read = _CLAUSES.get(words[0].lower())
     if read is None:
-        raise ValueError(f"nothing is known that is called {words[0]}{did_you_mean(words[0].lower(), _CLAUSES)}")
+        raise ValueError(f"unknown change {words[0]}{did_you_mean(words[0].lower(), _CLAUSES)}")
     return read(words[1:], supposal)
 
 
 def _amount(field: str, read: Callable[[str], int]) -> Callable[[_Words, Supposal], Supposal]:
-    """Reads one amount into a field."""
+    """Return a parser of one amount into a field."""
 
     def clause(words: _Words, supposal: Supposal) -> Supposal:
         if len(words) != 1:
@@ -158,7 +158,7 @@ def _amount(field: str, read: Callable[[str], int]) -> Callable[[_Words, Supposa
 
 def _bounded(value: int) -> int:
     if value > _LARGEST:
-        raise ValueError("is more than anybody has")
+        raise ValueError("is too large")
     return value
 
 
@@ -191,17 +191,17 @@ def _priority(words: _Words, supposal: Supposal) -> Supposal:
 
 def _group(words: _Words, supposal: Supposal) -> Supposal:
     if len(words) != 2:
-        raise ValueError("must be a group and how many it lets in, such as `group etl 3`")
+        raise ValueError("must be a group and its limit, such as `group etl 3`")
     return replace(supposal, groups={**supposal.groups, words[0]: _whole(words[1])})
 
 
 def _workers(words: _Words, supposal: Supposal, count: int = 1) -> Supposal:
-    """What a worker offers: its cores, its memory, and what else is named."""
+    """Parse what a worker offers: its cores, its memory, and what else is named."""
     plain = [word for word in words if "=" not in word]
     others = sum(more.count for more in supposal.workers)
     if not 1 <= len(plain) <= 2 or not 1 <= count <= MOST_WORKERS - others:
         raise ValueError(
-            f"must be 1 to {MOST_WORKERS} workers in all, and their cores, such as `2 workers 16 64Gi gpus=1`"
+            f"must be 1 to {MOST_WORKERS} workers in total and their cores, such as `2 workers 16 64Gi gpus=1`"
         )
     offers = Resources(_bounded(millis_of(plain[0])), _bounded(bytes_of(plain[1])) if len(plain) > 1 else 0)
     labels: dict[str, str] | None = None
@@ -217,7 +217,7 @@ def _workers(words: _Words, supposal: Supposal, count: int = 1) -> Supposal:
         elif key.startswith("label."):
             labels = {**(labels or {}), key.removeprefix("label."): value}
         else:
-            raise ValueError(f"{key} is nothing that a worker has{did_you_mean(key, ('gpus', 'disk', 'zone'))}")
+            raise ValueError(f"{key} is not a worker option{did_you_mean(key, ('gpus', 'disk', 'zone'))}")
     more = MoreWorkers(count=count, offers=offers, labels=None if labels is None else (*labels.items(),), zone=zone)
     return replace(supposal, workers=(*supposal.workers, more))
 
@@ -225,7 +225,7 @@ def _workers(words: _Words, supposal: Supposal, count: int = 1) -> Supposal:
 def _flag(field: str) -> Callable[[_Words, Supposal], Supposal]:
     def clause(words: _Words, supposal: Supposal) -> Supposal:
         if words:
-            raise ValueError("needs nothing besides")
+            raise ValueError("takes no value")
         return replace(supposal, **{field: True})
 
     return clause

@@ -1,1 +1,5 @@
-"""Who is next, and how much of a pool a tenant may have: fair queues, quotas, pools, freezes."""
+"""Fairness: who is next, and how much each tenant may use.
+
+Order: `fair_queues`, `queue_heads`, `queue_index`, `recent_usage`. Rules set by operators: `quotas`,
+`capacity_bookings`, `pools` (and policies), `freezes`, combined in `sharing_rules`. View of a pool: `pool_status`.
+"""

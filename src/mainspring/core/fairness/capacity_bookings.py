@@ -1,13 +1,13 @@
-"""Capacity that is reserved ahead, at recurring times (PLC-11): a tenant's guarantee in a pool is larger then.
+"""Capacity bookings: a larger guarantee of a tenant in a pool at recurring times (PLC-11).
 
     02:00 - lead                02:00                            02:00 + length
-    |<-- others give way -->|<------- the tenant's own window -------->|
-    what is guaranteed is larger from here to there, and nothing else of the quota is another
+    |<-- others are reclaimed ->|<------- the tenant's own window -------->|
+    the guarantee is larger during all of this; the rest of the quota is unchanged
 
-So the capacity comes back by the same rules as any guarantee (PLC-5): who is on burst gives it back within a grace, and
-`lead` is what that may take.
+Capacity comes back by the same rules as any guarantee (PLC-5): tenants on burst give it back within a grace period,
+which `lead` has to cover.
 
-1. A booking never lowers a guarantee: of each resource the most that anything says is guaranteed.
+1. A booking never lowers a guarantee: for each resource the largest one applies.
 2. It begins and ends with whole seconds.
 """
 
@@ -26,7 +26,7 @@ from mainspring.core.schedules.time_zones import find_zone, to_instant, to_secon
 from mainspring.protocol.errors import Refused
 
 MOST_BOOKINGS = 20
-"""Of one tenant in one pool."""
+"""Per tenant and pool."""
 LEAST_SECONDS = 60
 LONGEST_SECONDS = 7 * 86_400
 LONGEST_LEAD_SECONDS = 86_400
@@ -34,31 +34,31 @@ _INSTANT = timedelta(microseconds=1)
 
 
 class Booking(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
-    """What one tenant has booked in one pool."""
+    """A booking of one tenant in one pool."""
 
     name: str
     cron: str
     zone: str
     seconds: int
-    """How long a window lasts."""
+    """Duration of a window."""
     lead_seconds: int = 0
-    """So much earlier the guarantee holds."""
+    """How much earlier the guarantee applies."""
     guaranteed: Resources
-    """In all, not on top of what is guaranteed anyway."""
+    """In total, not in addition to the quota's guarantee."""
     by: str = ""
     why: str = ""
 
     def holds_at(self, now: datetime) -> bool:
-        """Whether it counts at an instant."""
+        """Whether it applies at an instant."""
         return _holds(self.cron, self.zone, self.seconds, self.lead_seconds, to_seconds(now))
 
     def next_at(self, now: datetime) -> datetime | None:
-        """When the next window begins; None if there is none any more."""
+        """When the next window begins; None if there is none."""
         zone = find_zone(self.zone)
         return None if zone is None else next_after(cron.parse(self.cron), zone, now)
 
     def changes_at(self, now: datetime) -> datetime | None:
-        """When it holds and did not before, or the other way round, at the earliest."""
+        """The next time at which it begins or ends to apply."""
         zone, lead = find_zone(self.zone), timedelta(seconds=self.lead_seconds)
         if zone is None:
             return None
@@ -70,7 +70,7 @@ class Booking(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults
 
 
 def largest(promised: Resources, bookings: tuple[Booking, ...], now: datetime) -> Resources:
-    """What is guaranteed at an instant, with what is booked then."""
+    """The guarantee at an instant, including bookings."""
     held = [booking.guaranteed for booking in bookings if booking.holds_at(now)]
     if not held:
         return promised
@@ -78,14 +78,14 @@ def largest(promised: Resources, bookings: tuple[Booking, ...], now: datetime) -
 
 
 def check(booking: Booking, now: datetime, faults: Faults) -> None:
-    """What is wrong with a booking that somebody wants."""
+    """Validate a booking."""
     check_name(booking.name, "name", faults)
     if not LEAST_SECONDS <= booking.seconds <= LONGEST_SECONDS:
         faults.add("seconds", f"must be from {LEAST_SECONDS} to {LONGEST_SECONDS}: at least a minute, at most a week")
     if not 0 <= booking.lead_seconds <= LONGEST_LEAD_SECONDS:
         faults.add("lead_seconds", f"must be from 0 to {LONGEST_LEAD_SECONDS}: at most a day")
     if booking.guaranteed == NOTHING:
-        faults.add("guaranteed", "says nothing: there is nothing to book")
+        faults.add("guaranteed", "must reserve at least one resource")
     fault = zone_fault(booking.zone)
     if fault is not None:
         faults.add("zone", fault)
@@ -100,18 +100,18 @@ def check(booking: Booking, now: datetime, faults: Faults) -> None:
 
 
 def _check_windows(booking: Booking, now: datetime, faults: Faults) -> None:
-    """There are windows, and they do not meet: what always holds is a quota, and no booking."""
+    """There must be windows, and they must not touch: a permanent booking is a quota."""
     first = booking.next_at(now)
     second = None if first is None else booking.next_at(first)
     if first is None:
-        faults.add("cron", "has no window to come")
+        faults.add("cron", "has no future window")
     elif second is not None and (second - first).total_seconds() <= booking.seconds + booking.lead_seconds:
         apart = (second - first).total_seconds()
-        why = f"its windows would meet: with the lead they must be shorter than {apart:.0f}, as far apart as they begin"
+        why = f"its windows would overlap: duration plus lead must be less than {apart:.0f}, their distance"
         faults.add("seconds", why)
 
 
-# A shard asks for each room that it gives to such a tenant: all that is asked within a second has one answer.
+# Asked for each lease of such a tenant: all calls within a second have one answer.
 @lru_cache(maxsize=4_096)
 def _holds(expression: str, zone_name: str, seconds: int, lead_seconds: int, second: int) -> bool:
     zone = find_zone(zone_name)

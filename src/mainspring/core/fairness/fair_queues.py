@@ -1,16 +1,16 @@
-"""Who is next: strict priority, then fair share between tenants, then first come first served (PLC-4).
+"""Fair queues: strict priority, then fair share between tenants, then first come first served (PLC-4).
 
     priority ──► tenant, by weighted dominant share ──► shape, by its oldest task ──► tasks, oldest first
 
-Entries are never searched for: one is stale if its task has moved since (its `seq` is another) or has another priority,
-and is dropped when it comes to the head. `depth` counts the true ones. Tasks whose priority was changed, or that were
-set aside, wait beside their line, oldest first, and each joins its head when it is older than what is there.
+Entries are never searched for: an entry is stale if its task has moved since (its `seq` differs) or has another
+priority, and is dropped at the head. `depth` counts the valid ones. Tasks whose priority was changed, or that were
+blocked, wait beside their queue, oldest first, and each joins its head once it is older than what is there.
 
-1. A task is in the queues exactly while it is QUEUED, unless it is set aside (`shard/placement/blocked.py`); `push` and
+1. A task is in the queues exactly while it is QUEUED, unless it is blocked (`shard/placement/blocked.py`); `push` and
    `left` are called where that changes, and `depth` counts all of them.
-2. A parked shape is passed over, so that what can't be placed hides nobody behind it. `wake` lets it try again.
-3. A tenant that may have no more is passed over at a priority, until it may have more (`let_try`), or what it would
-   place next may be something else: tasks of it came or left, or a shape of it was woken.
+2. A parked shape is skipped, so that tasks that can't be placed don't hide what is behind them. `wake` unparks it.
+3. A tenant that may have no more is skipped at a priority, until it may have more (`let_try`), or its next task may be
+   another: tasks of it came or left, or a shape of it was woken.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from mainspring.core.model.task import Priority, Task
 from mainspring.core.placement.task_shapes import Shape, without_kin
 
 _Entry = tuple[int, Task, int]
-"""Arrival number, task, and its seq when it came."""
+"""Arrival number, task, and its seq on arrival."""
 _Line = deque[_Entry]
 """Tasks of one priority, tenant and shape."""
 Head = tuple[datetime, int, Shape]
-"""A line: since when its oldest task is ready, its arrival number, and the shape."""
+"""A queue: when its oldest task became ready, its arrival number, and the shape."""
 _Movers = list[tuple[datetime, int, Task, int]]
-"""A heap of those that came from another priority, or were set aside: since when they are ready, then as in a line."""
+"""A heap of tasks from another priority, or that were blocked: when they became ready, then as in a queue."""
 
 
 class QueueLine(NamedTuple):
-    """Tasks of one priority, tenant and shape that wait, as they are counted."""
+    """Summary of a queue: the waiting tasks of one priority, tenant and shape."""
 
     priority: Priority
     tenant: str
     shape: Shape
     length: int
-    """With entries that are stale."""
+    """Including stale entries."""
     since: datetime
     """When the oldest of them became ready."""
 
@@ -60,64 +60,64 @@ class FairQueues:
         self._arrivals = 0
         self.depth: dict[tuple[Priority, str], int] = {}
         self.parked: dict[Shape, str] = {}
-        """Shapes that found no room, and why, in words."""
+        """Shapes without capacity, and why, in words."""
         self._kinds: dict[Shape, dict[Shape, None]] = {}
-        """Parked shapes that differ only in the run that they are of, by what they have in common."""
+        """Parked shapes that differ only in their run, by what they have in common."""
         self._full: dict[Shape, None] = {}
-        """Of those that are common to several, what found no room wherever the others of a run are."""
+        """Common shapes that no worker has capacity for, wherever the other tasks of a run are."""
         self.woken = 0
-        """How often parked shapes were let try again."""
+        """How often parked shapes were woken."""
 
     def push(self, task: Task, shape: Shape) -> None:
-        """A task has become QUEUED."""
+        """Add a task that has become QUEUED."""
         self._arrivals += 1
         self._line(task, shape).append((self._arrivals, task, task.seq))
         key = (task.priority, task.tenant)
         self.depth[key] = self.depth.get(key, 0) + 1
 
     def sort(self) -> None:
-        """Let everybody stand where they would if they had come one after another, as they became QUEUED."""
+        """Restore the order in which tasks became QUEUED."""
         for _, _, lines in self._tenants(Priority):
             for shape, line in lines.items():
                 lines[shape] = deque(sorted(line, key=lambda entry: entry[1].since))
 
     def restore(self, task: Task, shape: Shape) -> None:
-        """Put the entry of a task that is QUEUED back, in case it was taken and not placed. Harmless if it was not."""
+        """Put back the entry of a QUEUED task, in case it was taken and not placed. Harmless if it was not."""
         self.push(task, shape)
         self.left(task)
 
     def change(self, task: Task, shape: Shape, was: Priority) -> None:
-        """A task that is QUEUED has another priority than it was: it stands where it would if it had always had it."""
+        """Move a QUEUED task to its new priority, at the position it would have if it had always had it."""
         self._count_out(was, task.tenant)
         self.put_back(task, shape)
         key = (task.priority, task.tenant)
         self.depth[key] = self.depth.get(key, 0) + 1
 
     def put_back(self, task: Task, shape: Shape) -> None:
-        """Let a task that is QUEUED, and was taken out of its line, stand where it would if it had never left it."""
+        """Reinsert a QUEUED task that was taken out, at its original position."""
         self._arrivals += 1
         self._line(task, shape)
         movers = self._movers.setdefault((task.priority, task.tenant, shape), [])
         heapq.heappush(movers, (task.since, self._arrivals, task, task.seq))
 
     def left(self, task: Task) -> None:
-        """A task is QUEUED no more. Its entry is stale from now on, or has been taken."""
+        """Account for a task that is no longer QUEUED. Its entry is stale from now on, or has been taken."""
         self._count_out(task.priority, task.tenant)
 
     def pass_over(self, priority: Priority, tenant: str) -> None:
-        """A tenant may have no more at this priority, for now.
+        """Skip a tenant at this priority for now, because it may have no more.
 
-        To find that out again for each, in every turn, is what 10,000 tenants at their quotas would cost: 0.1 s a turn.
+        Checking each one in every turn is what 10,000 tenants at their quotas would cost: 0.1 s a turn.
         """
         self._owners[priority].pass_over(tenant, self._lines[priority].get(tenant, ()))
 
     def let_try(self, tenant: str) -> None:
-        """A tenant may have more than before."""
+        """Stop skipping a tenant: it may have more than before."""
         for owners in self._owners.values():
             owners.let_try(tenant)
 
     def let_all_try(self) -> None:
-        """Any tenant may have more than before."""
+        """Stop skipping all tenants."""
         for owners in self._owners.values():
             owners.let_all_try()
 
@@ -130,12 +130,12 @@ class FairQueues:
             self.depth[key] -= 1
 
     def park(self, shape: Shape, why: str) -> None:
-        """Pass this shape over until `wake`."""
+        """Skip this shape until `wake`."""
         self.parked[shape] = why
         self._kinds.setdefault(without_kin(shape), {})[shape] = None
 
     def wake(self, could_help: Callable[[Shape], bool], *, may_try: Callable[[Shape], bool] | None = None) -> None:
-        """Let those parked shapes try again that a change could help, as far as they may.
+        """Unpark those shapes that a change could help, as far as they may try.
 
         What could help is asked once for all that differ only in their run: there may be many thousands of these.
         """
@@ -144,15 +144,15 @@ class FairQueues:
             self.unpark([shape for shape in self._kinds.get(kind, ()) if may_try is None or may_try(shape)])
 
     def note_full(self, shape: Shape) -> None:
-        """No shape that differs from this one only in its run finds room, until one is woken."""
+        """Note that no shape that differs from this one only in its run finds capacity, until one is woken."""
         self._full[without_kin(shape)] = None
 
     def is_full(self, shape: Shape) -> bool:
-        """Whether it is known that a shape finds no room, wherever the others of its run are."""
+        """Whether a shape is known to find no capacity, wherever the other tasks of its run are."""
         return bool(self._full) and without_kin(shape) in self._full
 
     def unpark(self, shapes: Iterable[Shape]) -> None:
-        """Let these shapes try again."""
+        """Unpark these shapes."""
         for shape in shapes:
             if self.parked.pop(shape, None) is not None:
                 kind = without_kin(shape)
@@ -164,7 +164,7 @@ class FairQueues:
                     owners.let_all_try(owners.all.get(shape, ()))
 
     def as_full(self, priority: Priority, shape: Shape) -> list[Shape]:
-        """Shapes of a priority that would be tried, and find no room for the same reason as this one."""
+        """Unparked shapes of a priority that find no capacity for the same reason as this one."""
         if not self.is_full(shape):
             return []
         kind = without_kin(shape)
@@ -172,19 +172,19 @@ class FairQueues:
         return [other for other in shapes if other not in self.parked and without_kin(other) == kind]
 
     def shapes(self) -> list[Shape]:
-        """All shapes that have tasks waiting and are not parked, each once."""
+        """All unparked shapes with waiting tasks, each once."""
         found: dict[Shape, None] = {}
         for _, _, lines in self._tenants(Priority):
             found.update((shape, None) for shape in lines if shape not in self.parked)
         return list(found)
 
     def open_shapes(self, priority: Priority, *, only: Shape | None = None) -> set[Shape]:
-        """Shapes that have tasks waiting at this priority and are not parked."""
+        """Unparked shapes with waiting tasks at this priority."""
         found = self._owners[priority].all.keys() - self.parked.keys()
         return found if only is None else found & {only}
 
     def tenants(self, priority: Priority, *, only: Shape | None = None) -> AbstractSet[str]:
-        """Tenants that have something to place at this priority, and may have more; in the same order each time."""
+        """Tenants that have something to place at this priority and are not skipped; always in the same order."""
         owners = [
             owners
             for shape, owners in self._owners[priority].trying.items()
@@ -193,7 +193,7 @@ class FairQueues:
         return owners[0].keys() if len(owners) == 1 else dict.fromkeys(chain.from_iterable(owners)).keys()
 
     def heads(self, priority: Priority, tenant: str, *, only: Shape | None = None) -> list[Head]:
-        """The lines of a tenant that can be tried now, in any order, each with the place of its oldest task."""
+        """The queues of a tenant that can be tried now, unordered, each with the position of its oldest task."""
         found = []
         for shape in self.shapes_of(priority, tenant):
             if shape not in self.parked and (only is None or shape == only):
@@ -203,7 +203,7 @@ class FairQueues:
         return found
 
     def look(self, priority: Priority, tenant: str, shape: Shape) -> Head | None:
-        """A line, with the place of its oldest task. One that has none is forgotten."""
+        """A queue, with the position of its oldest task. An empty one is removed."""
         first = self._first(priority, tenant, shape)
         if first is not None:
             return first[1].since, first[0], shape
@@ -211,7 +211,7 @@ class FairQueues:
         return None
 
     def take(self, priority: Priority, tenant: str, shape: Shape, most: int) -> list[Task]:
-        """Take the oldest tasks of a line out of it, each once, also if it was restored. The caller moves them on."""
+        """Take the oldest tasks of a queue out of it, each once, even if restored. The caller moves them on."""
         line = self._lines[priority][tenant][shape]
         taken: dict[str, Task] = {}
         while len(taken) < most and (entry := self._first(priority, tenant, shape)) is not None:
@@ -222,20 +222,19 @@ class FairQueues:
         return list(taken.values())
 
     def first(self, priority: Priority, tenant: str, shape: Shape) -> Task | None:
-        """The task that `take` would give first."""
+        """The task that `take` would return first."""
         entry = self._first(priority, tenant, shape)
         return None if entry is None else entry[1]
 
     def oldest(self, priority: Priority, tenant: str, shape: Shape, most: int) -> list[Task]:
-        """Tasks that `take` would give first, in that order; of those that came from elsewhere only the first."""
+        """Tasks that `take` would return first, in order; of reinserted ones only the first."""
         if self.first(priority, tenant, shape) is None:
             return []
         line = self._lines[priority][tenant][shape]
         return [entry[1] for entry in islice(line, most) if not _is_stale(entry, priority)]
 
     def peek(self, priority: Priority, tenant: str, shape: Shape, most: int) -> list[tuple[int, Task]]:
-        """Tasks that `take` would give first, in that order, each with its arrival number. Changes nothing: for those
-        who look and don't decide."""
+        """Tasks that `take` would return first, each with its arrival number. Read-only, for introspection."""
         line = self._lines[priority].get(tenant, {}).get(shape, ())
         first = islice((entry[:2] for entry in line if not _is_stale(entry, priority)), most)
         movers = self._movers.get((priority, tenant, shape))
@@ -246,13 +245,13 @@ class FairQueues:
         return list(islice(joined, most))
 
     def front(self, priority: Priority, tenant: str, shape: Shape) -> tuple[datetime, int, Task] | None:
-        """The oldest task of a line: since when it is ready, its arrival number, and itself. Changes nothing."""
+        """The oldest task of a queue: when it became ready, its arrival number, and itself. Read-only."""
         for arrival, task in self.peek(priority, tenant, shape, 1):
             return task.since, arrival, task
         return None
 
     def count_before(self, task: Task, shape: Shape) -> int:
-        """How many of its line stand before a task, or about so many: entries that are stale are counted too."""
+        """About how many tasks of its queue are before a task: stale entries are counted too."""
         line = self._lines[task.priority].get(task.tenant, {}).get(shape, deque[_Entry]())
         start = bisect_left(line, task.since, key=lambda entry: entry[1].since)
         for place in range(start, len(line)):  # not by iterating, which would begin at the head of a long line
@@ -262,7 +261,7 @@ class FairQueues:
         return start
 
     def length(self, tenant: str, shape: Shape, priorities: Iterable[Priority] = Priority) -> int:
-        """How many tasks of a tenant and shape wait, at these priorities; entries that are stale are counted too."""
+        """How many tasks of a tenant and shape wait, at these priorities, including stale entries."""
         total = 0
         for priority in priorities:
             line = self._lines[priority].get(tenant, {}).get(shape, ())
@@ -270,7 +269,7 @@ class FairQueues:
         return total
 
     def has(self, task: Task, shape: Shape) -> bool:
-        """Whether a task has a true entry. Searches its line: for checks, not for deciding."""
+        """Whether a task has a valid entry. Searches its queue: for checks, not for deciding."""
         line = self._lines[task.priority].get(task.tenant, {}).get(shape, ())
         if any(entry is task and seq == task.seq for _, entry, seq in line):
             return True
@@ -278,17 +277,17 @@ class FairQueues:
         return any(entry is task and seq == task.seq for _, _, entry, seq in movers)
 
     def waiting(self, priority: Priority) -> Iterator[tuple[str, Shape, int]]:
-        """Every line of a priority: its tenant and shape, and how many wait, with entries that are stale."""
+        """Every queue of a priority: its tenant and shape, and its length including stale entries."""
         for _, tenant, lines in self._tenants((priority,)):
             for shape, line in lines.items():
                 yield tenant, shape, len(line) + len(self._movers.get((priority, tenant, shape), ()))
 
     def shapes_of(self, priority: Priority, tenant: str) -> list[Shape]:
-        """The shapes of a tenant's lines at a priority, parked or not."""
+        """The shapes of a tenant's queues at a priority, parked or not."""
         return list(self._lines[priority].get(tenant, ()))
 
     def parked_lines(self, priorities: Iterable[Priority]) -> Iterator[tuple[Priority, str, Shape]]:
-        """Every line of these priorities whose shape is parked."""
+        """Every queue of these priorities whose shape is parked."""
         for priority in priorities:
             for shape, owners in self._owners[priority].all.items():
                 if shape in self.parked:
@@ -296,7 +295,7 @@ class FairQueues:
                         yield priority, tenant, shape
 
     def lines(self) -> Iterator[QueueLine]:
-        """Every line that is not empty, for those who count."""
+        """Summaries of all queues that are not empty."""
         for priority, tenant, lines in self._tenants(Priority):
             for shape, line in lines.items():
                 movers = self._movers.get((priority, tenant, shape), ())
@@ -318,7 +317,7 @@ class FairQueues:
         return line
 
     def _forget(self, priority: Priority, tenant: str, shape: Shape) -> None:
-        """A line is empty."""
+        """Remove an empty queue."""
         lines = self._lines[priority].get(tenant, {})
         if lines.pop(shape, None) is None:
             return
@@ -327,7 +326,7 @@ class FairQueues:
         self._owners[priority].leave(tenant, shape)
 
     def _first(self, priority: Priority, tenant: str, shape: Shape) -> _Entry | None:
-        """The true entry at the head of a line."""
+        """The valid entry at the head of a queue."""
         line = self._lines[priority].get(tenant, {}).get(shape)
         if line is None:
             return None
@@ -338,7 +337,7 @@ class FairQueues:
         return line[0] if line else None
 
     def _join(self, priority: Priority, tenant: str, shape: Shape, line: _Line) -> None:
-        """Let the oldest of those that came from another priority stand at the head, if that is its place."""
+        """Move the oldest reinserted task to the head, if that is its position."""
         movers = self._movers.get((priority, tenant, shape))
         while movers and _is_stale(movers[0][1:], priority):
             heapq.heappop(movers)

@@ -1,4 +1,4 @@
-"""Frozen: nothing new of it starts, and what runs goes on (OPS-3)."""
+"""Freezes: nothing new of a scope starts, running tasks continue (OPS-3)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 
 class FreezeKind(StrEnum):
-    """What is frozen."""
+    """Scope of a freeze."""
 
     ALL = "all"
     TENANT = "tenant"
@@ -18,7 +18,7 @@ class FreezeKind(StrEnum):
 
 
 class FreezeRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Something is frozen. The fields are the columns of `freezes`, in the same order."""
+    """A freeze. The fields are the columns of `freezes`, in the same order."""
 
     kind: FreezeKind
     subject: str
@@ -27,10 +27,10 @@ class FreezeRow(msgspec.Struct, frozen=True, kw_only=True):
     why: str
     since: datetime
     until: datetime | None
-    """None: until somebody unfreezes it."""
+    """None: until it is unfrozen."""
 
     def holds_at(self, now: datetime) -> bool:
-        """Whether it counts at an instant."""
+        """Whether it is in force at an instant."""
         return self.until is None or now < self.until
 
     def __str__(self) -> str:

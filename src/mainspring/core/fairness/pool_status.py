@@ -1,4 +1,4 @@
-"""How things stand in a pool: who has what, who waits, and for what. Made by the shard's leader when somebody asks."""
+"""Status of a pool: usage by tenant, and what waits for what. Made by the shard's leader on request."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ class TenantStanding(msgspec.Struct, frozen=True, kw_only=True):
 
     tenant: str
     quota: Quota
-    """What holds now."""
+    """The quota that applies now."""
     queued: dict[str, int]
-    """Tasks that are QUEUED, by `P0`, `P1` and `P2`; what has not been taken from intake is not among them."""
+    """QUEUED tasks by `P0`, `P1` and `P2`, without those still in intake."""
     rooms: int
     """Live leases."""
     use: Resources
     share: float
-    """Its dominant share: the largest part that its use takes of any one resource of the pool."""
+    """Its dominant share: the largest fraction that it uses of any one resource of the pool."""
     entitled: float
-    """The part that its weight gives it among the tenants that have something here."""
+    """Its fair share, by weight, among the tenants that have something here."""
     is_on_burst: bool
     """It uses more than it is guaranteed."""
     blocked_by: str = ""
@@ -34,7 +34,7 @@ class TenantStanding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LineStanding(msgspec.Struct, frozen=True, kw_only=True):
-    """Tasks of one priority, tenant and shape that wait."""
+    """A queue: waiting tasks of one priority, tenant and shape."""
 
     priority: Priority
     tenant: str
@@ -43,13 +43,13 @@ class LineStanding(msgspec.Struct, frozen=True, kw_only=True):
     since: datetime
     """When the oldest became ready."""
     why: str
-    """What they wait for, if it is known; empty: they are next."""
+    """What they wait for, if known; empty: they are next."""
     reason: Reason | None = None
-    """The same, as a diagnosis of the oldest calls it."""
+    """The reason code of the oldest, as in its diagnosis."""
 
 
 class KeptRoom(msgspec.Struct, frozen=True, kw_only=True):
-    """Room that is kept for a task."""
+    """A reservation."""
 
     task: str
     tenant: str
@@ -65,17 +65,17 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     pool: str
     at: datetime
     workers: int
-    """That are ready."""
+    """Workers that are ready."""
     capacity: Resources
     used: Resources
     held_from: Priority | None
-    """Nothing of this priority or below is placed: the store is slow."""
+    """This priority and below are not dispatched: the store is slow."""
     queued: dict[str, int]
-    """Tasks that are QUEUED, of all tenants, by `P0`, `P1` and `P2`."""
+    """QUEUED tasks of all tenants, by `P0`, `P1` and `P2`."""
     tenants: list[TenantStanding]
     """By share, the largest first; at most 1,000."""
     lines: list[LineStanding]
     """By priority, then the oldest first; at most 1,000."""
     kept: list[KeptRoom]
     stopping: int
-    """Tasks that have been asked to make room, and still run."""
+    """Running tasks that are being preempted."""

@@ -1,8 +1,7 @@
 """Pools, and the policies that pin work to them (ADM-8).
 
-A run lives in one pool from its submission on, so where its data may be is decided once, here, and held against the
-pool again each time that something of it is placed: a policy that came later, or a pool that is labelled otherwise by
-now, stops what may no longer run there.
+A run stays in the pool that it was submitted to, so its data location is decided once, here, and checked again at each
+placement: a newer policy, or new labels of the pool, stop what may no longer run there.
 """
 
 from __future__ import annotations
@@ -16,15 +15,15 @@ from mainspring.core.model.resources import Resources
 
 
 class PoolRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A pool, as somebody described it. The fields are the columns of `pools`, in the same order."""
+    """A pool. The fields are the columns of `pools`, in the same order."""
 
     name: str
     labels: str
-    """JSON: what policies look at, such as `{"region": "eu"}`."""
+    """JSON: labels that policies match, such as `{"region": "eu"}`."""
     zones: tuple[str, ...]
-    """Where its workers may be; empty: anywhere."""
+    """Zones that its workers may be in; empty: any."""
     max_resources: Resources | None
-    """The most that one task may ask for there, if that is declared (ADM-1)."""
+    """The most that one task may request there, if set (ADM-1)."""
     note: str
     version: int
     updated_at: datetime
@@ -36,25 +35,25 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     label: str
-    """Of jobs, such as `eu_data`."""
+    """Label of jobs, such as `eu_data`."""
     value: str
-    """Empty: whatever its value."""
+    """Empty: any value."""
     requires: str
-    """JSON: the labels that a pool must have, such as `{"region": "eu"}`."""
+    """JSON: labels that a pool must have, such as `{"region": "eu"}`."""
     note: str
     version: int
     updated_at: datetime
     updated_by: str
 
     def concerns(self, labels: Mapping[str, str]) -> bool:
-        """Whether it is about a job with these labels."""
+        """Whether it applies to a job with these labels."""
         return self.label in labels and self.value in ("", labels[self.label])
 
 
 def hindering(policies: Iterable[Policy], labels: Mapping[str, str], pool: PoolRow | None) -> Policy | None:
     """The first policy that keeps a job with these labels out of a pool; None if it may run there.
 
-    A pool that nobody has described has no labels.
+    An undefined pool has no labels.
     """
     for policy in policies:
         if policy.concerns(labels):
@@ -67,9 +66,9 @@ def hindering(policies: Iterable[Policy], labels: Mapping[str, str], pool: PoolR
 def choose_pool(
     wanted: str | None, usual: str, labels: Mapping[str, str], pools: Sequence[PoolRow], policies: Sequence[Policy]
 ) -> str | Policy:
-    """Where a run of a job goes: the pool that the job names, else the usual one, else the first that qualifies.
+    """Choose the pool of a run: the one that the job names, else the default, else the first that qualifies.
 
-    A policy is returned if it leaves none: the submission is refused because of it.
+    Returns the policy if no pool qualifies: the submission is refused because of it.
     """
     known = {pool.name: pool for pool in pools}
     first = wanted or usual
@@ -84,5 +83,5 @@ def choose_pool(
 
 
 def read_labels(document: str) -> dict[str, str]:
-    """Labels from their JSON."""
+    """Decode labels from JSON."""
     return msgspec.json.decode(document, type=dict[str, str])

@@ -1,4 +1,4 @@
-"""Which line of each tenant is next while those of one priority are tried (PLC-4): the one with the oldest task."""
+"""The head queue of each tenant at one priority while it is dispatched (PLC-4): the one with the oldest task."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from mainspring.core.placement.task_shapes import Shape
 
 
 class Heads:
-    """The lines of one priority while they are tried, those of each tenant by their oldest tasks.
+    """The queues of one priority during dispatch, those of each tenant by their oldest tasks.
 
-    Of one line after another, only the one that was tried is looked at again; all of them if a shape was woken.
+    After an attempt only the queue that was tried is read again; all of them if a shape was woken.
     """
 
     def __init__(self, queues: FairQueues, priority: Priority, only: Shape | None = None) -> None:
@@ -23,7 +23,7 @@ class Heads:
         self._begin()
 
     def any_left(self) -> bool:
-        """Whether there may be a line that can be tried now. False: there is none."""
+        """Whether any queue may be tried now. False is definite."""
         if self._woken != self._queues.woken:
             self._begin()
         return bool(self._open)
@@ -52,7 +52,7 @@ class Heads:
         return None
 
     def pass_over(self, tenant: str, shape: Shape) -> None:
-        """A line can't be tried now."""
+        """Skip a queue for the rest of this pass."""
         self._passed.add((tenant, shape))
 
     def _begin(self) -> None:

@@ -1,8 +1,8 @@
-"""Who has a line of which shape at one priority, and who of them may have more (PLC-4).
+"""Index of tenants by the shapes of their queues, at one priority (PLC-4).
 
-1. `trying` is `all` without those who are passed over: who is next costs nothing for tenants at their quotas. To look
-   through 10,000 of these in every turn would take 2 ms.
-2. Nobody is left out who is not passed over, and whoever gets another line is passed over no more.
+1. `trying` is `all` without skipped tenants, so that tenants at their quotas cost nothing. Scanning 10,000 of these
+   in every turn would take 2 ms.
+2. Only skipped tenants are omitted, and a tenant that gets another queue is no longer skipped.
 """
 
 from __future__ import annotations
@@ -16,39 +16,39 @@ Owners = dict[Shape, dict[str, None]]
 
 
 class LineOwners:
-    """The owners of the lines of one priority."""
+    """The tenants of the queues of one priority."""
 
     def __init__(self) -> None:
         self.all: Owners = {}
         self.trying: Owners = {}
         self._sated: dict[str, tuple[Shape, ...]] = {}
-        """Tenants that are passed over, and the shapes of their lines by then."""
+        """Skipped tenants, and the shapes of their queues at that time."""
 
     def join(self, tenant: str, shape: Shape) -> None:
-        """A tenant has a line of this shape now."""
+        """Add a tenant's queue of this shape."""
         self.let_try(tenant)
         self.all.setdefault(shape, {})[tenant] = None
         self.trying.setdefault(shape, {})[tenant] = None
 
     def leave(self, tenant: str, shape: Shape) -> None:
-        """A tenant has no line of this shape any more."""
+        """Remove a tenant's queue of this shape."""
         _take_out(self.all, tenant, shape)
         _take_out(self.trying, tenant, shape)
 
     def pass_over(self, tenant: str, shapes: Iterable[Shape]) -> None:
-        """A tenant, which has lines of these shapes, may have no more for now."""
+        """Skip a tenant, which has queues of these shapes, for now."""
         self._sated[tenant] = tuple(shapes)
         for shape in self._sated[tenant]:
             _take_out(self.trying, tenant, shape)
 
     def let_try(self, tenant: str) -> None:
-        """A tenant may have more than before."""
+        """Stop skipping a tenant: it may have more than before."""
         for shape in self._sated.pop(tenant, ()):
             if tenant in self.all.get(shape, ()):
                 self.trying.setdefault(shape, {})[tenant] = None
 
     def let_all_try(self, tenants: Iterable[str] | None = None) -> None:
-        """These tenants, or all, may have more than before."""
+        """Stop skipping these tenants, or all."""
         if self._sated:
             for tenant in list(self._sated if tenants is None else tenants):
                 self.let_try(tenant)

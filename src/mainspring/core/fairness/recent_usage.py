@@ -1,10 +1,10 @@
-"""What tenants had of late, for those who have equal shares now (PLC-4).
+"""Recent usage of tenants: the tie-breaker between equal shares (PLC-4).
 
-A share is what a tenant has at an instant. Where there are more tenants than rooms most have nothing, and are equal in
-that: whoever had least before is next. What a tenant had is a part of the pool times seconds, divided by its weight, so
-of one room for all each gets its part of the time.
+A share is what a tenant has at an instant. With more tenants than leases most have nothing, and are equal in that: the
+one with the least recent usage is next. Usage is a fraction of the pool times seconds, divided by the weight, so of
+one lease for all each tenant gets its part of the time.
 
-Nobody saves up: a tenant that was away begins about where those are who are served now.
+Unused time is not saved up: a tenant that was away starts about where the tenants are that are served now.
 """
 
 from __future__ import annotations
@@ -14,36 +14,35 @@ from collections.abc import Iterable
 from mainspring.core.model.resources import Resources, dominant_share
 
 LEAST_SECONDS = 0.01
-"""To have had a room at all counts as so long: also tasks that take no time go round."""
+"""Minimum duration that is charged for a lease, so that also tasks that take no time take turns."""
 _FADES = 0.99
 _FEW = 1_000
 
 
 class PastUse:
-    """What each tenant had, at one priority."""
+    """The recent usage of each tenant, at one priority."""
 
     def __init__(self) -> None:
         self._had: dict[str, float] = {}
         self._level = 0.0
-        """What they had who were served of late."""
+        """The usage of the tenants that were served recently."""
         self._largest = 0.0
-        """What one room came to at most, of late: whoever has a room falls behind by so much without having been away.
-        """
+        """The largest recent charge for one lease: a tenant falls behind by that much without having been away."""
         self._most = _FEW
 
     def copy(self) -> PastUse:
-        """The same, apart."""
+        """Return an independent copy."""
         other = PastUse()
         other._had, other._level = dict(self._had), self._level
         other._largest, other._most = self._largest, self._most
         return other
 
     def of(self, tenant: str) -> float:
-        """What a tenant had, to be compared with others."""
+        """The usage of a tenant, comparable with others."""
         return self._had.get(tenant, 0.0)
 
     def add(self, tenant: str, room: Resources, pool: Resources, *, seconds: float, weight: float) -> None:
-        """A tenant had a room for so long."""
+        """Charge a tenant for a lease of this duration."""
         had = dominant_share(room, pool) * (LEAST_SECONDS + seconds) / weight
         least = self._level - self._largest
         self._had[tenant] = max(self._had.get(tenant, 0.0), least) + had
@@ -53,10 +52,10 @@ class PastUse:
             self._most = max(_FEW, 2 * len(self._had))
 
     def serve(self, tenant: str) -> None:
-        """A tenant that had nothing has a room now: of all that waited it had least."""
+        """Note that a tenant without leases was served: of all that waited it had the least usage."""
         self._level = max(self._level, self._had.get(tenant, 0.0))
 
     def least_first(self, tenants: Iterable[str]) -> list[str]:
-        """These, whoever had least first, and in their order those who had as much."""
+        """Sort tenants by usage, least first; stable."""
         had = self._had
         return sorted(tenants, key=lambda tenant: had.get(tenant, 0.0))

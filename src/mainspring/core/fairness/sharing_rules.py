@@ -1,7 +1,7 @@
-"""Everything that people have decided about who may use what, as one shard needs it.
+"""All rules of operators about who may use what, as one shard needs them.
 
-The host reads it from the store and gives it to the shard as an event (`Ruled`), whole, whenever something of it is
-another: from the next turn on the shard goes by it.
+The host reads them from the store and sends them to the shard as one event (`Ruled`) whenever any of them changes;
+they apply from the next turn on.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mainspring.core.limits.concurrency_groups import GroupRow
 
 
 class AllRules(msgspec.Struct, frozen=True, kw_only=True):
-    """All rows, as the store has them, and the number that each change of any of them adds to."""
+    """All rows of the store, and a version that each change increments."""
 
     version: int = 0
     pools: Sequence[PoolRow] = ()
@@ -29,12 +29,12 @@ class AllRules(msgspec.Struct, frozen=True, kw_only=True):
     freezes: Sequence[FreezeRow] = ()
 
     def granted_p0(self, tenant: str, now: datetime) -> bool:
-        """Whether a tenant may ask for P0."""
+        """Whether a tenant may use P0."""
         return any(grant.tenant == tenant and grant.holds_at(now) for grant in self.grants)
 
 
 class SharingRules(msgspec.Struct, frozen=True, kw_only=True):
-    """What one shard goes by."""
+    """The rules of one shard."""
 
     version: int = 0
     pool: PoolRow | None = None
@@ -45,25 +45,25 @@ class SharingRules(msgspec.Struct, frozen=True, kw_only=True):
     """By limit (`GroupRow.limit`)."""
     freezes: Sequence[FreezeRow] = ()
     grants: Mapping[str, P0Grant] = {}
-    """Of P0, by tenant."""
+    """P0 grants, by tenant."""
 
     def granted_p0(self, tenant: str, now: datetime) -> bool:
-        """Whether a tenant may have P0."""
+        """Whether a tenant may use P0."""
         grant = self.grants.get(tenant)
         return grant is not None and grant.holds_at(now)
 
     def quota(self, tenant: str, now: datetime) -> Quota:
-        """What a tenant may use here, at an instant."""
+        """The quota of a tenant here, at an instant."""
         row = self.quotas.get(tenant)
         return USUAL_QUOTA if row is None else row.at(now)
 
     def weight(self, tenant: str) -> float:
-        """The weight of a tenant, but for what was raised for a while."""
+        """The weight of a tenant, without temporary quotas."""
         row = self.quotas.get(tenant)
         return USUAL_QUOTA.weight if row is None else row.quota.weight
 
     def freeze(self, tenant: str, job: str, now: datetime) -> FreezeRow | None:
-        """What keeps runs of a tenant's job from starting anything here, if something does."""
+        """The freeze that applies to a tenant's job here, if any."""
         subjects = {FreezeKind.TENANT: tenant, FreezeKind.JOB: f"{tenant}/{job}"}
         for row in self.freezes:
             if row.holds_at(now) and row.kind in subjects and row.subject == subjects[row.kind]:
@@ -71,7 +71,7 @@ class SharingRules(msgspec.Struct, frozen=True, kw_only=True):
         return self.freeze_of_all(now)
 
     def freeze_of_all(self, now: datetime) -> FreezeRow | None:
-        """What keeps everything here from starting, if something does. Those of other pools are not among the rows."""
+        """The freeze that applies to everything here, if any. Those of other pools are not among the rows."""
         whole = (FreezeKind.ALL, FreezeKind.POOL)
         return next((row for row in self.freezes if row.kind in whole and row.holds_at(now)), None)
 
@@ -84,7 +84,7 @@ NO_RULES = SharingRules()
 
 
 def rules_for(pool: str, rules: AllRules) -> SharingRules:
-    """What the shard of a pool goes by."""
+    """Select the rules of a pool's shard."""
     quotas = {row.tenant: row for row in rules.quotas if row.pool == ""}
     quotas |= {row.tenant: row for row in rules.quotas if row.pool == pool}
     return SharingRules(

@@ -1,6 +1,6 @@
-"""How many tasks of each tenant have failed for good in the last hour (ADM-5).
+"""Failure budget: tasks of each tenant that failed for good in the last hour (ADM-5).
 
-Counted in parts of five minutes, each of which is a row, so that a new leader goes on from there.
+Counted in intervals of five minutes, each of which is a row, so that a new leader continues from there.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ _PART_SECONDS = 300
 
 
 class FailureTallies:
-    """Failures by tenant and part of an hour."""
+    """Failures by tenant and interval."""
 
     def __init__(self) -> None:
         self._parts: dict[str, dict[datetime, int]] = {}
 
     def load(self, rows: Iterable[TallyRow]) -> None:
-        """Take in what was counted before."""
+        """Load earlier counts."""
         for row in rows:
             self._parts.setdefault(row.tenant, {})[row.since] = row.failures
 
     def record(self, shard: str, tenant: str, now: datetime) -> TallyRow:
-        """A task of a tenant has failed; returns the row of this part."""
+        """Count a failed task of a tenant; return the row of this interval."""
         since = datetime.fromtimestamp(now.timestamp() // _PART_SECONDS * _PART_SECONDS, UTC)
         parts = self._parts.setdefault(tenant, {})
         parts[since] = parts.get(since, 0) + 1
         return TallyRow(shard=shard, tenant=tenant, since=since, failures=parts[since])
 
     def count(self, tenant: str, now: datetime) -> int:
-        """How many failed in the last hour. What is older is forgotten."""
+        """Failures in the last hour. Older ones are dropped."""
         parts = self._parts.get(tenant)
         if parts is None:
             return 0
@@ -44,10 +44,10 @@ class FailureTallies:
         return sum(parts.values())
 
     def rows(self, shard: str, tenant: str) -> list[TallyRow]:
-        """What is counted of a tenant, as rows."""
+        """The counts of a tenant, as rows."""
         parts = self._parts.get(tenant, {})
         return [TallyRow(shard=shard, tenant=tenant, since=since, failures=many) for since, many in parts.items()]
 
     def has(self, tenant: str) -> bool:
-        """Whether something of a tenant failed lately: most never do, and need no counting."""
+        """Whether a tenant has recent failures; most never do, and need no counting."""
         return tenant in self._parts

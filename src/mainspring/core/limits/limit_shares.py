@@ -1,13 +1,13 @@
-"""A limit over several pools is divided: each holder has a part, and the parts never add up to more than the limit.
+"""Shares of a limit: each shard holds a part of it, and the parts never add up to more than the limit.
 
-Who needs more says so in its row; who has more than it needs lowers its own, in a commit of its own, once its use is
-below; what is free is taken under a lock. With one pool there is one holder, which has all of it.
+A holder that needs more records that in its row; one that has more than it needs lowers its own share, in a commit of
+its own, once its use is below; free parts are taken under a lock. With one pool one holder has all of it.
 
-1. Each may have the same, but that nobody has more than it needs: its fair part.
-2. As long as somebody has less than that, those who have more come down to theirs (`target`), and nobody else takes
-   what they give up (`grant`). What is left over goes to whoever asks first.
-3. Where there is less than one for each, they take turns: who has one gives it up for those who wait, and does not get
-   it back before it has waited too.
+1. Each may have the same, but no more than it needs: its fair part.
+2. While a holder has less than that, those with more come down to theirs (`target`), and nobody else takes what they
+   give up (`grant`). The remainder goes to whichever holder asks first.
+3. Where the fair part is below one, holders take turns: one gives its part up for those that wait, and does not get it
+   back before it has waited too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 
 
 class ShareRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """One holder's part of a limit. The fields are the columns of `shares`, in the same order."""
+    """One holder's share of a limit. The fields are the columns of `shares`, in the same order."""
 
     limit: str
     holder: str
@@ -26,13 +26,13 @@ class ShareRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     granted: int
     """What it may use."""
     needed: int
-    """What it would like to have in all; above `granted`: it waits for others to lower theirs."""
+    """What it needs in all; above `granted`: it waits for others to lower theirs."""
 
 
 def grant(limit: str, total: int, rows: Sequence[ShareRow], holder: str, wanted: int) -> ShareRow:
-    """The row of a holder that would like to have `wanted` in all, with what is free for it added to its part.
+    """The row of a holder that needs `wanted` in all, with what is free for it added to its share.
 
-    `rows` are all of the limit. Its part is never lowered here: nobody else knows what it uses.
+    `rows` are all of the limit. Its share is never lowered here: nobody else knows what it uses.
     """
     mine = next((row for row in rows if row.holder == holder), None)
     others = [row for row in rows if row.holder != holder]
@@ -46,13 +46,14 @@ def grant(limit: str, total: int, rows: Sequence[ShareRow], holder: str, wanted:
 
 
 def lowered(limit: str, holder: str, granted: int) -> ShareRow:
-    """The row of a holder that comes down to this: it is not waiting, so that those who are go first."""
+    """The row of a holder that lowers its share to this: it is not waiting, so that those that are go first."""
     return ShareRow(limit=limit, holder=holder, granted=granted, needed=granted)
 
 
 def target(total: int, rows: Sequence[ShareRow], holder: str) -> int:
-    """What a holder should come down to: its fair part if somebody has less than that, its share of what is left if the
-    limit was lowered below the sum, and what it has otherwise."""
+    """What a holder should come down to: its fair part if another holder has less than that, a proportional part if the
+    limit was lowered below the sum, else what it has.
+    """
     mine = next((row.granted for row in rows if row.holder == holder), 0)
     together = sum(row.granted for row in rows)
     if together > total:
@@ -64,7 +65,7 @@ def target(total: int, rows: Sequence[ShareRow], holder: str) -> int:
 
 
 def _fair_part(total: int, needs: Sequence[int]) -> int:
-    """What each may have who needs so much."""
+    """The fair part of holders with these needs."""
     left = total
     for served, need in enumerate(sorted(needs)):
         part = left // (len(needs) - served)
@@ -75,5 +76,5 @@ def _fair_part(total: int, needs: Sequence[int]) -> int:
 
 
 def _lacks(row: ShareRow, fair: int) -> int:
-    """How much a holder has less than its fair part; where that is less than one, one."""
+    """How much a holder is below its fair part; where that is less than one, one."""
     return max(0, min(row.needed, max(1, fair)) - row.granted)

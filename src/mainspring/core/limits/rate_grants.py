@@ -1,12 +1,12 @@
-"""At most so many in each period, for the cluster as a whole (ADM-4, PLC-12).
+"""Rate limits of the whole cluster: at most n in each period (ADM-4, PLC-12).
 
-Whoever wants to use a limit takes an allowance first: some of it, durably, before any is used. A take counts for one
-period from its moment on, so that no stretch of time as long as a period ever has more than the limit, whoever took it,
-and when the next can be had is known. What was taken is to be used within
-`KEPT_PART` of a period, and is lost after that: what is used in any period is then at most so much more than the limit.
+A user of a limit takes a grant first: some of it, durably, before any is used. A take counts for one period from its
+moment on, so that no stretch of a period's length ever has more than the limit in all, and the time of the next grant
+is known. A grant must be used within `KEPT_PART` of a period, and expires after that: the use in any period exceeds
+the limit by at most that part.
 
-Of a limit that many take from, takes that are close together are kept as one, at the moment of the last of them: it
-counts for a little longer, and never for less than a period.
+For a busy limit, takes that are close together are merged into one, at the moment of the last of them: it counts for a
+little longer, and never for less than a period.
 """
 
 from __future__ import annotations
@@ -21,43 +21,43 @@ from msgspec.structs import replace
 from mainspring.core.schedules.time_zones import EPOCH
 
 MOST_TAKES = 64
-"""So many are kept as they are. Beyond that, those of each stretch of a period are one."""
+"""Takes that are stored individually. Beyond that, those of each stretch of a period are merged."""
 STRETCHES = 32
-"""A period has so many: what is kept as one counts for at most a thirty-second of a period longer."""
+"""Stretches per period: a merged take counts for at most a thirty-second of a period longer."""
 
 
 KEPT_PART = 0.1
-"""The part of a period for which what was taken may be kept before it is used."""
+"""The fraction of a period within which a grant must be used."""
 
 
 class Take(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """So many were taken at this moment."""
+    """An amount taken at this moment."""
 
     at: datetime
     amount: int
 
 
 class Wish(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """Somebody would like to take from a limit."""
+    """A request to take from a limit."""
 
     limit: str
     most: int
-    """In each period."""
+    """Per period."""
     per_seconds: float
     wanted: int
 
 
 class Allowance(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """What was granted of a wish."""
+    """The answer to a request."""
 
     limit: str
     granted: int
     more_at: datetime | None
-    """When the next one can be had, if all of it is taken now; None: more can be had at once."""
+    """When the next one is available, if all of it is taken now; None: more is available at once."""
     wait_seconds: float = 0.0
-    """How far from the moment of the take that is, for whoever has another clock than the store."""
+    """Time from the take until then, for callers with another clock than the store."""
     left: int = 0
-    """How many more could have been had at once."""
+    """How many more were available at once."""
 
 
 class LimitRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -65,15 +65,15 @@ class LimitRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     limit: str
     takes: tuple[Take, ...]
-    """The oldest first."""
+    """Oldest first."""
     counts_until: datetime
-    """After this nothing of it counts any more."""
+    """After this none of it counts."""
 
 
 def allow(wish: Wish, takes: Sequence[Take], now: datetime, at: datetime | None = None) -> Allowance:
-    """What can be granted now. `takes` are those that still count, or a few more, the oldest first.
+    """Decide how much of a request is granted now. `takes` are at least those that still count, oldest first.
 
-    `at` is the time of what is taken, if that is later.
+    `at` is the time of the take, if that is later.
     """
     counting = _counting(takes, wish, now)
     free = max(0, wish.most - sum(take.amount for take in counting))
@@ -88,10 +88,10 @@ def allow(wish: Wish, takes: Sequence[Take], now: datetime, at: datetime | None 
 def take(
     wishes: Sequence[Wish], limits: Mapping[str, LimitRow], now: datetime, at: datetime | None = None
 ) -> tuple[list[Allowance], list[LimitRow]]:
-    """What can be granted of each wish, in order, and the limits that are others by it.
+    """Grant requests in order; return the grants and the changed limits.
 
-    `at` is the time of what is taken, for whoever does not know that of the store to the moment: one that can't be over
-    yet. `now` must have come already.
+    `at` is the time of the take, for a caller that does not know the store's time exactly: one that can't be past yet.
+    `now` must have been reached.
     """
     answers: list[Allowance] = []
     changed: dict[str, LimitRow] = {}
@@ -110,7 +110,7 @@ def _counting(takes: Sequence[Take], wish: Wish, now: datetime) -> list[Take]:
 
 
 def _more_at(wish: Wish, counting: Sequence[Take], granted: int, at: datetime) -> datetime | None:
-    """When one more fits beside what counts, with what is granted and counts from `at` on."""
+    """When one more fits, given what counts and what is granted from `at` on."""
     together = sum(take.amount for take in counting) + granted
     if together < wish.most:
         return None
@@ -123,17 +123,17 @@ def _more_at(wish: Wish, counting: Sequence[Take], granted: int, at: datetime) -
 
 
 def _taken(row: LimitRow, wish: Wish, amount: int, now: datetime, at: datetime) -> LimitRow:
-    """The limit with one more take, and without those that count no more."""
+    """The limit with one more take, and without those that no longer count."""
     period = timedelta(seconds=wish.per_seconds)
     counting = _counting(row.takes, wish, now)
-    # A clock may be set back; the order of the takes stays.
+    # Clocks may go back; the takes stay in order.
     at = max([at, *(take.at for take in counting[-1:])])
     takes = _joined([*counting, Take(at, amount)], period)
     return replace(row, takes=tuple(takes), counts_until=max(row.counts_until, at + period))
 
 
 def _joined(takes: list[Take], period: timedelta) -> list[Take]:
-    """The same takes, or if there are too many, one for each stretch of time that has some.
+    """The takes, or if there are too many, one for each stretch of time that has some.
 
     Stretches have fixed borders: a take is never moved beyond the end of its own, however often this is done.
     """

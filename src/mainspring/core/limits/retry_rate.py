@@ -1,18 +1,18 @@
-"""So many retries in a second, and no more: those that exceed it come later (RTY-3).
+"""Rate limit of retries: at most n per second; excess retries are delayed (RTY-3).
 
-Each retry takes a place in the second in which it is due, or in the first one after that which has room, both among
-all retries and among those that failed alike. Places are kept in memory only: after a take-over the times in the rows
-have been given out with care, and are counted again.
+Each retry takes a slot in the second in which it is due, or in the first one after that with a free slot, both among
+all retries and among those with the same failure signature. Slots are kept in memory only: after a failover the times
+in the rows are counted again.
 """
 
 from __future__ import annotations
 
 _LOOK_EVERY = 1_000
-"""After so many places what is past is forgotten."""
+"""Slots after which past seconds are dropped."""
 
 
 class RetryPace:
-    """The places that have been given out."""
+    """The slots that have been assigned."""
 
     def __init__(self, most: int, most_alike: int) -> None:
         self._all = _Seconds(most)
@@ -21,7 +21,7 @@ class RetryPace:
         self._until_look = _LOOK_EVERY
 
     def take(self, due: float, signature: str, *, now: float) -> float:
-        """When a retry that is due then may be made: then, or as soon afterwards as there is a place."""
+        """When a retry that is due may start: then, or at the next free slot."""
         self._forget(now)
         alike = self._alike.get(signature)
         if alike is None:
@@ -37,7 +37,7 @@ class RetryPace:
         return due if second == int(due) else second + due % 1
 
     def retune(self, most: int, most_alike: int) -> None:
-        """From now on so many. A second that was full stays so."""
+        """Change the limits. A second that is full stays full."""
         self._all.most, self._most_alike = most, most_alike
         for seconds in self._alike.values():
             seconds.most = most_alike
@@ -54,7 +54,7 @@ class RetryPace:
 
 
 class _Seconds:
-    """How many places of each second are taken. A full one points to a later one that may have room."""
+    """Slots taken per second. A full second points to a later one that may have a free slot."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -62,22 +62,22 @@ class _Seconds:
         self._next: dict[int, int] = {}
 
     def first_free(self, second: int) -> int:
-        """The first second from this one on that has room."""
+        """The first second from this one on with a free slot."""
         free = second
         while free in self._next:
             free = self._next[free]
-        while second in self._next:  # so that the way is short the next time
+        while second in self._next:  # path compression
             self._next[second], second = free, self._next[second]
         return free
 
     def take(self, second: int) -> None:
-        """Take a place in a second that has room."""
+        """Take a slot in a second that has one."""
         taken = self._taken[second] = self._taken.get(second, 0) + 1
         if taken >= self.most:
             self._next[second] = second + 1
 
     def forget(self, before: int) -> bool:
-        """Let go of what is past; False if nothing is left."""
+        """Drop past seconds; False if nothing is left."""
         self._taken = {second: taken for second, taken in self._taken.items() if second >= before}
         self._next = {second: free for second, free in self._next.items() if second >= before}
         return bool(self._taken)

@@ -1,1 +1,5 @@
-"""Which worker takes a task: feasibility, the index of workers, and whom to preempt."""
+"""Placement: which worker takes a task.
+
+Feasibility and scoring: `feasibility`. Shapes of tasks: `task_shapes`. Index of workers by free capacity:
+`worker_index`, `capacity_cells`, `shortlists`. Preemption: `preemption_policy`.
+"""

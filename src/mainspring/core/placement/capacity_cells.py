@@ -1,7 +1,7 @@
-"""Rooms by size, and those who have them: what the index of workers is made of (`core/placement/worker_index.py`).
+"""Building blocks of the worker index: workers grouped by free capacity (`core/placement/worker_index.py`).
 
-A size is one of two for each power of two, so a shelf has workers with about the same room. The sizes of the four
-resources are packed into one number, and one subtraction tells whether a shelf can have what is wanted.
+There are two sizes for each power of two, so the workers of a shelf have about the same free capacity. The sizes of
+the four resources are packed into one number, and one subtraction tells whether a shelf can have what is wanted.
 """
 
 from __future__ import annotations
@@ -18,67 +18,67 @@ from mainspring.core.model.worker import Worker
 Pair = tuple[str, str]
 """A label: key and value, or the key alone with an empty value."""
 Lean = Callable[[str, Mapping[Pair, None]], float]
-"""How much a task would like a worker of this zone with these labels, all else being equal."""
+"""How much a task prefers a worker of this zone with these labels, all else being equal."""
 
 SAMPLE = 16
-"""How many workers a sample has. The best of 16 is in the top tenth four times out of five."""
+"""Size of a sample. The best of 16 is in the top tenth four times out of five."""
 GUARDS = 0x80808080
 """One bit above each of the four sizes: a subtraction that leaves it set has not borrowed."""
 _LOOK = 32
-"""How many workers of a cell are looked at for that, at first."""
+"""How many workers of a cell are scanned at first."""
 _FEW = 4
 """About how many workers of a shelf are taken, before some of the next shelves are."""
 _LARGEST = 127
 
 
 class Group(Protocol):
-    """Workers that a task likes equally well, as far as kinds can tell."""
+    """Workers that a task prefers equally, as far as kinds can tell."""
 
     def sample(self, wanted: Resources, random: Random) -> Iterator[Worker]:
-        """Those with the room that is wanted, of a few that stand side by side."""
+        """Yield workers with the wanted capacity, of a few adjacent ones."""
         ...
 
     def walk(self, wanted: Resources, random: Random) -> Iterator[Worker]:
-        """All with the room that is wanted, each once: those with little room first, as far as sizes can tell."""
+        """Yield all with the wanted capacity, each once, roughly those with the least free capacity first."""
         ...
 
 
 class Entry:
-    """A worker, and where it stands in the index."""
+    """A worker and its position in the index."""
 
     __slots__ = ("cell", "free", "keeps", "kind", "labels", "place", "rank", "spot", "worker", "zone")
 
     def __init__(self, worker: Worker, rank: int) -> None:
         self.worker = worker
         self.rank = rank
-        """Its place among all."""
+        """Its position among all workers."""
         self.zone = worker.zone
         self.labels = worker.labels
         self.free = worker.free
         self.keeps: tuple[str, ...] = ()
-        """Tasks that room of it is kept for."""
+        """Tasks with a reservation on it."""
         self.kind: Kind
         self.spot = 0
-        """Its place among the members of its kind."""
+        """Its position among the members of its kind."""
         self.cell: Cell
         self.place = 0
-        """Its place in its cell."""
+        """Its position in its cell."""
 
 
 class Shelf:
-    """Workers that have about the same room."""
+    """Workers with about the same free capacity."""
 
     __slots__ = ("cells", "code", "volume")
 
     def __init__(self, code: int) -> None:
         self.code = code
         self.volume = sum(code.to_bytes(4, "big"))
-        """How much room that is: the sum of the sizes."""
+        """The sum of the sizes."""
         self.cells: dict[Kind, Cell] = {}
 
 
 class Cell:
-    """Those of a shelf that are of one kind."""
+    """The workers of one kind on a shelf."""
 
     __slots__ = ("entries", "most", "shelf")
 
@@ -86,10 +86,10 @@ class Cell:
         self.shelf = shelf
         self.entries: list[Entry] = []
         self.most = NOTHING
-        """None of them has more of anything. Those who had may have left since."""
+        """Upper bound of the free capacity of its workers. Not tight: workers may have left since."""
 
     def raise_to(self, free: Resources) -> None:
-        """One of them has so much."""
+        """Raise the upper bound."""
         most = self.most
         self.most = Resources(
             max(most.cpu_millis, free.cpu_millis), max(most.memory_bytes, free.memory_bytes),
@@ -97,7 +97,7 @@ class Cell:
         )  # fmt: skip
 
     def tighten(self) -> None:
-        """Find out what the most is now."""
+        """Recompute the upper bound."""
         self.most = NOTHING
         for entry in self.entries:
             self.raise_to(entry.free)
@@ -116,14 +116,14 @@ class Kind:
 
 
 class Kinds:
-    """A group of whole kinds."""
+    """A group of entire kinds."""
 
     def __init__(self, kinds: Mapping[Kind, None], shelves: Callable[[], Mapping[int, Shelf]]) -> None:
         self._kinds = kinds
         self._shelves = shelves
 
     def sample(self, wanted: Resources, random: Random) -> Iterator[Worker]:
-        """A few of them, wherever they are, that have so much room."""
+        """A few with enough capacity, wherever they are."""
         start = random.randrange(max(1, sum(len(kind.members) for kind in self._kinds) - SAMPLE + 1))
         left = SAMPLE
         for kind in self._kinds:
@@ -134,7 +134,7 @@ class Kinds:
                 return
 
     def walk(self, wanted: Resources, random: Random) -> Iterator[Worker]:
-        """A few of each shelf come first, so that those who compare them see rooms of different form."""
+        """A few of each shelf come first, so that callers compare capacities of different form."""
         later: list[tuple[Cell, int, Iterator[Worker], int]] = []
         for cells in self._cells(wanted):
             few = max(1, _FEW // len(cells))
@@ -159,7 +159,7 @@ class Kinds:
                 cell.tighten()
 
     def _cells(self, wanted: Resources) -> Iterator[list[Cell]]:
-        """Those where there may be so much, by shelf, with little room first."""
+        """Cells that may have enough capacity, by shelf, the least free capacity first."""
         code, kinds = code_of(wanted), self._kinds
         shelves = [shelf for has, shelf in self._shelves().items() if (has - code) & GUARDS == GUARDS]
         shelves.sort(key=attrgetter("volume"))
@@ -170,23 +170,23 @@ class Kinds:
 
 
 class Few:
-    """A group of workers that are looked at one by one."""
+    """A group small enough to be scanned one by one."""
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         self._entries = entries
 
     def sample(self, wanted: Resources, random: Random) -> Iterator[Worker]:
-        """A few that stand side by side, and have so much room."""
+        """A few adjacent ones with enough capacity."""
         start = random.randrange(max(1, len(self._entries) - SAMPLE + 1))
         yield from _with_room(wanted, self._entries[start : start + SAMPLE])
 
     def walk(self, wanted: Resources, random: Random) -> Iterator[Worker]:
-        """All that have so much room, those with the least left first."""
+        """All with enough capacity, the least free capacity first."""
         yield from _with_room(wanted, sorted(self._entries, key=attrgetter("free.cpu_millis", "free.memory_bytes")))
 
 
 def by_liking(entries: Iterable[Entry], lean: Lean | None) -> list[Group]:
-    """These workers, those that are liked best first."""
+    """Group workers by preference, the most preferred first."""
     if lean is None:
         return [Few(list(entries))]
     values: dict[Kind, float] = {}
@@ -200,7 +200,7 @@ def by_liking(entries: Iterable[Entry], lean: Lean | None) -> list[Group]:
 
 
 def _with_room(wanted: Resources, entries: Iterable[Entry]) -> Iterator[Worker]:
-    """Those who have so much, one by one: whoever asks often wants no more than a few."""
+    """Yield those with enough capacity lazily: callers often need only a few."""
     cpu, memory, gpus, disk = wanted.cpu_millis, wanted.memory_bytes, wanted.gpus, wanted.disk_bytes
     for entry in entries:
         free = entry.free
@@ -209,7 +209,7 @@ def _with_room(wanted: Resources, entries: Iterable[Entry]) -> Iterator[Worker]:
 
 
 def code_of(room: Resources) -> int:
-    """The sizes of the four resources in one number, seven bits and a free one for each."""
+    """The sizes of the four resources in one number, seven bits and a spare one for each."""
     code = _size(room.cpu_millis) | _size(room.memory_bytes) << 8
     if room.gpus > 0:
         code |= min(room.gpus, _LARGEST) << 16
@@ -219,7 +219,7 @@ def code_of(room: Resources) -> int:
 
 
 def _size(amount: int) -> int:
-    """One of two sizes for each power of two; a larger amount never has a smaller one."""
+    """One of two sizes for each power of two; monotonic."""
     if amount < 2:
         return 2 if amount == 1 else 0
     bits = amount.bit_length()

@@ -1,20 +1,19 @@
-"""Which worker takes a task, and why another can't (PLC-1, PLC-2, PLC-3).
+"""Feasibility and scoring of workers for a task (PLC-1, PLC-2, PLC-3).
 
-`obstacles` is the one place that knows what stands between a shape and a worker. Placement asks for emptiness,
-diagnosis prints the list: they can't disagree. If you add a constraint, add it to `Shape`, here, and to the sentences
-of diagnosis.
+`obstacles` alone knows what stands between a shape and a worker. Placement checks that it is empty, diagnosis prints
+it: they can't disagree. If you add a constraint, add it to `Shape`, here, and to the messages of diagnosis.
 
-Among those that will do, `score` says which is the best, as a sum of these, each between 0 and 1 times its weight:
+Among feasible workers, `score` ranks them by a sum of these, each between 0 and 1 times its weight:
 
-    locality    1 on a worker where an upstream of it ran, a half in the zone of one
-    preferred   the part of its preferred labels and zone that the worker has
-    tightness   1 less what would be left of the worker, so that large rooms stay for large tasks; it also counts how
+    locality    1 on a worker where an upstream of it ran, 0.5 in the zone of one
+    preferred   the fraction of its preferred labels and zone that the worker has
+    tightness   1 less what would be left of the worker, so that large gaps stay for large tasks; also counts how
                 unevenly cores and memory would be left, since one is no use without the other
-    spread      1 less the part of its run's tasks that are in the zone
+    spread      1 less the fraction of its run's tasks that are in the zone
     load        1 on a worker without leases, less the more there are for each core
 
-P0 and P1 look at a sample of the workers that they like best, so that they start soon. P2 looks at those with little
-room, wherever they are, so that it fills what is left. Nobody goes away empty as long as one worker will do.
+P0 and P1 sample the workers that they prefer, so that they start soon. P2 takes workers with little free capacity,
+wherever they are, so that it fills gaps. As long as one worker is feasible, one is found.
 """
 
 from __future__ import annotations
@@ -41,48 +40,50 @@ TIGHTNESS = 1.0
 SPREAD = 0.5
 LOAD = 0.1
 _UNEVEN, _UNUSED = 1.0, 0.2
-"""Against what is left: the difference between cores and memory, and that nobody has any of the worker. In
-`benchmarks.placement` the first gains 2 % of utilisation, and the second keeps it from spreading over more workers."""
+"""Penalties on what is left: the imbalance between cores and memory, and starting to use an idle worker. In
+`benchmarks.placement` the first gains 2 % of utilisation, and the second keeps tasks from spreading over more workers.
+"""
 _TIGHT = 16
-"""How many workers P2 compares. In `benchmarks.placement` 32 take twice as long for 0.5 % fewer workers."""
+"""Workers that P2 compares. In `benchmarks.placement` 32 take twice as long for 0.5 % fewer workers."""
 _ALIKE = 5
-"""After so many in a row with the same room P2 looks at no more: one more than `Group.walk` gives of a size of room
-before it goes on to the next. In a fleet where all are alike, to compare more of them tells nothing."""
+"""Consecutive workers with the same capacity after which P2 stops comparing: one more than `Group.walk` gives of a size
+before it moves on to the next. In a uniform fleet, comparing more of them tells nothing.
+"""
 _GROUPS = 4
-"""How many groups of workers that it likes less and less have a say."""
+"""How many preference groups are sampled."""
 _LOCAL = 16
-"""How many of the workers of its upstreams are looked at."""
+"""How many of its upstreams' workers are compared."""
 
 
 class Hindrance(StrEnum):
-    """The kinds of obstacle."""
+    """Kinds of obstacles."""
 
     NOT_READY = "not_ready"
     HELD = "held"
-    """The worker is cordoned or draining, or is leaving: it gets nothing new."""
+    """The worker is cordoned, draining or leaving: it takes nothing new."""
     UNCLAIMED = "unclaimed"
-    """The worker takes its work by claims, and has none open."""
+    """The worker claims its work, and has no open claim."""
     LABEL = "label"
     ZONE = "zone"
     OUTSIDE = "outside"
-    """The worker is in a zone where the pool has none."""
+    """The worker is in a zone that the pool does not allow."""
     TOO_BIG = "too_big"
-    """The worker would not do even if it were empty."""
+    """The task does not fit the worker even when it is idle."""
     NO_ROOM = "no_room"
     KEPT = "kept"
-    """There is room, but it is kept for another task."""
+    """There is capacity, but it is reserved for another task."""
     NEAR = "near"
-    """The task must be where another of its run is."""
+    """Affinity: the task must run where another of its run is."""
     APART = "apart"
-    """The task must not be where another of its run is."""
+    """Anti-affinity: the task must not run where another of its run is."""
     REFUSED = "refused"
-    """The worker said that it can't run such a task."""
+    """The worker reported that it can't run such a task."""
 
 
 LASTING = frozenset(
     {Hindrance.LABEL, Hindrance.ZONE, Hindrance.OUTSIDE, Hindrance.TOO_BIG, Hindrance.NEAR, Hindrance.REFUSED}
 )
-"""What does not pass by itself: `would_do` is false for a worker with one of these in its way, and for no other."""
+"""Obstacles that don't pass: `would_do` is false for a worker with one of these, and for no other."""
 
 
 class Obstacle(msgspec.Struct, frozen=True, gc=False):
@@ -93,16 +94,16 @@ class Obstacle(msgspec.Struct, frozen=True, gc=False):
 
 
 class Kin(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the other tasks of a task's run are, as far as it matters to it."""
+    """Affinity of a task: where the relevant other tasks of its run are."""
 
     near: tuple[str, ...] | None = None
-    """Workers of which it must be given one; None: anywhere."""
+    """The only workers allowed; None: any."""
     apart: frozenset[str] = frozenset()
-    """Workers that it must not be given."""
+    """Workers that are not allowed."""
     local: tuple[str, ...] = ()
-    """Workers where its upstreams ran. More than a few are looked at as those few: they are everywhere."""
+    """Workers where its upstreams ran. Only a few of many are used: then they are everywhere."""
     zones: dict[str, int] = {}
-    """How many tasks of its run each zone has."""
+    """Number of tasks of its run in each zone."""
 
 
 NO_KIN = Kin()
@@ -113,7 +114,7 @@ def obstacles(
 ) -> list[Obstacle]:
     """Why `worker` can't take a task of this shape now; empty if it can.
 
-    `task_id` is the task whose kept room counts as free; `zones` are those of the pool, none if any will do.
+    `task_id` is the task whose reservation counts as free; `zones` are those of the pool, empty for any.
     """
     found: list[Obstacle] = []
     if worker.status is not WorkerStatus.READY:
@@ -131,9 +132,9 @@ def obstacles(
     if kin.near is not None and worker.id not in kin.near:
         found.append(Obstacle(Hindrance.NEAR, f"{worker.id} is not where {', '.join(shape.near)} ran"))
     if worker.id in kin.apart:
-        found.append(Obstacle(Hindrance.APART, f"{worker.id} has {', '.join(shape.apart)} of the same run"))
+        found.append(Obstacle(Hindrance.APART, f"{worker.id} runs {', '.join(shape.apart)} of the same run"))
     if worker.refused and shape in worker.refused:
-        found.append(Obstacle(Hindrance.REFUSED, f"{worker.id} has refused such a task"))
+        found.append(Obstacle(Hindrance.REFUSED, f"{worker.id} refused such a task"))
     free = worker.free_for(task_id)
     if not shape.resources.fits(free):
         found.extend(_shortages(shape.resources, worker, free))
@@ -141,9 +142,9 @@ def obstacles(
 
 
 def would_do(shape: Shape, worker: Worker, kin: Kin = NO_KIN, zones: tuple[str, ...] = ()) -> bool:
-    """Whether `obstacles` finds nothing `LASTING`: a worker would take such a task if it were ready and had room.
+    """Whether `obstacles` has nothing `LASTING`: the worker would take such a task if it were ready and had capacity.
 
-    For looking at all of a large fleet: a third of what the list of obstacles costs.
+    For scans of a large fleet: a third of the cost of the list of obstacles.
     """
     for key, value in shape.labels:
         if not _has_label(worker, key, value):
@@ -166,15 +167,15 @@ def choose(
     zones: tuple[str, ...] = (),
     shortlists: dict[Shape, Shortlist] | None = None,
 ) -> Worker | None:
-    """The worker to give a task of this shape; None if none will do: then the shape is parked.
+    """Choose the worker for a task of this shape; None if none is feasible: then the shape is parked.
 
-    1. One that keeps room for the task, if it has it by now.
-    2. Of those that it must be near to, the best; of a fleet that is no larger than a sample, too.
-    3. Else the best of its upstreams' workers, of those with a preferred label that few have, and of the groups that
-       it likes best: of a sample of them, or, for P2 or if that has nobody, of those with little room.
+    1. The worker with a reservation for the task, if the capacity is free by now.
+    2. With affinity to certain workers, the best of those; in a fleet no larger than a sample, the best of all.
+    3. Else the best of its upstreams' workers, of those with a rare preferred label, and of a sample of the preferred
+       groups, or, for P2 or if the sample has none, of workers with little free capacity.
 
-    P2 without kin takes the best of those who were found for its shape before, if they are among `shortlists`. If not,
-    they are from now on.
+    P2 without affinity takes the best of the workers found for its shape before, if they are among `shortlists`; else
+    they are added.
     """
 
     def will_do(worker: Worker) -> bool:
@@ -202,7 +203,7 @@ def _found(
     shape: Shape, open_workers: OpenWorkers, random: Random, priority: Priority, kin: Kin, local: tuple[str, ...],
     zones: tuple[str, ...], will_do: Callable[[Worker], bool],
 ) -> list[Worker]:  # fmt: skip
-    """Workers that will do, to be compared: all of a small fleet, some of a large one."""
+    """Feasible workers to compare: all of a small fleet, some of a large one."""
     if len(open_workers.all) <= SAMPLE:
         return list(filter(will_do, open_workers.all))
     wanted = shape.resources
@@ -218,12 +219,12 @@ def _found(
 
 
 def _known(ids: Iterable[str], open_workers: OpenWorkers) -> Iterator[Worker]:
-    """Those of these workers that are in."""
+    """Those of these workers that are in the index."""
     return (worker for worker in map(open_workers.get, ids) if worker is not None)
 
 
 def score(shape: Shape, worker: Worker, kin: Kin = NO_KIN, local: tuple[str, ...] = ()) -> float:
-    """How good a worker that will do is for a task; `local` are the zones where its upstreams ran."""
+    """Score a feasible worker for a task; `local` are the zones where its upstreams ran."""
     value = TIGHTNESS * _tightness(shape.resources, worker) + LOAD * _ease(worker)
     if kin is NO_KIN and not local and not shape.prefer and shape.prefer_zone is None:
         return value
@@ -239,7 +240,7 @@ def score_of(shape: Shape, worker: Worker, open_workers: OpenWorkers, kin: Kin =
 
 
 def _zones_of(names: Iterable[str], open_workers: OpenWorkers) -> tuple[str, ...]:
-    """The zones of those workers that are in, each once."""
+    """The zones of those workers that are in the index, each once."""
     return tuple(dict.fromkeys(worker.zone for worker in _known(names, open_workers)))
 
 
@@ -250,7 +251,7 @@ def _best(shape: Shape, workers: Sequence[Worker], kin: Kin, local: tuple[str, .
 
 
 def _first(groups: Sequence[Group], most: int, look: Callable[[Group], Iterable[Worker]]) -> list[Worker]:
-    """So many in all of the first groups that have anybody."""
+    """Workers of the first groups that have any, `most` in all."""
     found: list[Worker] = []
     heard, heard_most = 0, min(len(groups), _GROUPS)
     for group in groups:
@@ -264,7 +265,7 @@ def _first(groups: Sequence[Group], most: int, look: Callable[[Group], Iterable[
 
 
 def _varied(workers: Iterable[Worker]) -> Iterator[Worker]:
-    """These, until too many in a row are alike."""
+    """Yield workers until too many consecutive ones are alike."""
     total = used = None
     alike = 0
     for worker in workers:
@@ -276,7 +277,7 @@ def _varied(workers: Iterable[Worker]) -> Iterator[Worker]:
 
 
 def _lean(shape: Shape, kin: Kin, local: tuple[str, ...]) -> Lean | None:
-    """What the task likes of zones and labels; None if it does not care."""
+    """The task's preferences of zones and labels; None if it has none."""
     if not (shape.prefer or shape.prefer_zone is not None or local or kin.zones):
         return None
 
@@ -287,7 +288,7 @@ def _lean(shape: Shape, kin: Kin, local: tuple[str, ...]) -> Lean | None:
 
 
 def _liking(shape: Shape, kin: Kin, local: tuple[str, ...], zone: str, has_label: Callable[[str, str], bool]) -> float:
-    """The part of the score that a zone and labels make."""
+    """The part of the score that depends on zone and labels."""
     liking = LOCALITY / 2 if zone in local else 0.0
     wishes = len(shape.prefer) + (shape.prefer_zone is not None)
     if wishes:
@@ -299,9 +300,9 @@ def _liking(shape: Shape, kin: Kin, local: tuple[str, ...], zone: str, has_label
 
 
 def _tightness(wanted: Resources, worker: Worker) -> float:
-    """1 less what would be left of the worker, how unevenly, and whether it was not even begun.
+    """1 less what would be left of the worker, the imbalance, and whether it is idle.
 
-    Each part is written out: a call for each costs as much as all the rest, for each worker that is compared.
+    Written out: a call for each part costs as much as all the rest, for each worker that is compared.
     """
     total, used = worker.total, worker.used
     cores = memory = gpus = disk = 0.0
@@ -342,10 +343,10 @@ def _shortages(wanted: Resources, worker: Worker, free: Resources) -> list[Obsta
     for name in NAMES:
         needs, has, left = getattr(wanted, name), getattr(worker.total, name), getattr(unused, name)
         if needs > has:
-            found.append(Obstacle(Hindrance.TOO_BIG, f"{worker.id} has {has} {name} in all, {needs} are needed"))
+            found.append(Obstacle(Hindrance.TOO_BIG, f"{worker.id} has {has} {name} in total, {needs} needed"))
         elif needs > left:
-            found.append(Obstacle(Hindrance.NO_ROOM, f"{worker.id} has {left} {name} left, {needs} are needed"))
+            found.append(Obstacle(Hindrance.NO_ROOM, f"{worker.id} has {left} {name} free, {needs} needed"))
         elif needs > getattr(free, name):
-            detail = f"{worker.id} has {left} {name} left, but keeps them for others; {needs} are needed"
+            detail = f"{worker.id} has {left} {name} free, but reserved for other tasks; {needs} needed"
             found.append(Obstacle(Hindrance.KEPT, detail))
     return found

@@ -1,18 +1,19 @@
-"""Who has to make room for whom (PLC-5, PLC-6, PLC-9).
+"""Preemption policy: whose leases end to make capacity for a task (PLC-5, PLC-6, PLC-9).
 
-    TAKE_OVER    anybody                                 has room that is kept for a less important one
-    PREEMPT      a P0                                    takes from P2, and from P1 only if no P2 will do anywhere
-    RECLAIM      a tenant that is within its guarantee   takes what others have on burst: P2, then P1, never P0
-    DEFRAGMENT   a P1 that fits the pool but no worker   moves P2 that fits elsewhere now
+    TAKE_OVER    any priority                        takes over the reservation of a less important task
+    PREEMPT      a P0                                preempts P2, and P1 only if no P2 is enough anywhere
+    RECLAIM      a tenant within its guarantee       reclaims what others have on burst: P2, then P1, never P0
+    DEFRAGMENT   a P1 that fits the pool but no      moves P2 that fits elsewhere now
+                 single worker
 
-Of each worker that could take the task the cheapest leases are picked, then those are given back that are not needed;
-the best of these plans is carried out. Better is: no P1 among them; nothing that its tenant is guaranteed; fewer
-leases; less progress lost.
+On each worker that could take the task the cheapest leases are chosen, then those that turn out unnecessary are
+dropped; the best of these plans is executed. Better means: no P1 among the victims; nothing that its tenant is
+guaranteed; fewer leases; less progress lost.
 
-1. Nobody makes room for its own priority or a lower one, but for a guarantee.
+1. Nothing is preempted for its own priority or a lower one, except for a guarantee.
 2. Nothing is stopped without a gain: with all of a plan the task fits, and without any one part of it it does not.
-3. Reclaiming never leaves another tenant below its own guarantee, so that it can't take back what was taken from it.
-4. What is going already counts as room: nothing is asked for twice, and nothing more while that is enough.
+3. Reclaiming never leaves another tenant below its own guarantee, so that it can't reclaim what was taken from it.
+4. Leases that are ending already count as free: nothing is requested twice, and nothing more while they are enough.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ from mainspring.core.model.worker import Lease, Worker, WorkerStatus
 from mainspring.core.placement.feasibility import obstacles
 
 MOST_LOOKED_AT = 2_000
-"""Workers in one turn: a look at so many takes about 20 ms."""
+"""Workers in one turn: examining that many takes about 20 ms."""
 ENOUGH_PLANS = 16
-"""So many workers that would do are compared; the best of 16 is nearly as good as the best of all."""
+"""Plans that are compared; the best of 16 is nearly as good as the best of all."""
 _RECALLED_SECONDS = 5.0
-"""The rest of a group that was called back ends by itself, and soon, unless it is late by then."""
+"""The rest of a group that was recalled ends soon, unless it is late by then."""
 
 
 class Mode(StrEnum):
-    """By what right room is asked for."""
+    """On what grounds capacity is made."""
 
     TAKE_OVER = "take over"
     PREEMPT = "preempt"
@@ -49,62 +50,64 @@ class Mode(StrEnum):
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """The room that is asked for."""
+    """A request for capacity."""
 
     mode: Mode
     tenant: str
     resources: Resources
     may_take: Callable[[Worker], bool]
-    """Whether nothing but room stands between the task and a worker."""
+    """Whether nothing but capacity stands between the task and a worker."""
     over: frozenset[str] = frozenset()
-    """Tasks whose kept room this one may have."""
+    """Tasks whose reservations it may take over."""
     stage: int = 0
-    """Where to begin, if it is known that nothing comes of the stages before: one that is alike has tried them."""
+    """First stage to try, if earlier ones are known to fail: a similar task has tried them."""
     at_once: bool = False
-    """Whether what is going is no room yet."""
+    """Whether leases that are ending don't count as free yet."""
 
 
 class Looks(msgspec.Struct):
-    """How many workers may still be looked at."""
+    """How many workers may still be examined."""
 
     left: int = MOST_LOOKED_AT
 
 
 class Fleet(msgspec.Struct, frozen=True, kw_only=True):
-    """What has to be known of those who have room."""
+    """The state of the cluster that a decision needs."""
 
     now: datetime
     holders: Callable[[frozenset[Priority]], Sequence[Worker]]
-    """Workers with leases of these priorities, or with something that is going or kept; others can't help."""
+    """Workers with leases of these priorities, or with ending leases or reservations; others can't help."""
     use: Mapping[str, Resources]
-    """What each tenant's leases add up to, without those that are going."""
+    """What each tenant's leases add up to, without those that are ending."""
     quota: Callable[[str], Quota]
     lost: Callable[[Lease], float]
     """Seconds of work that would have to be done again."""
     others: Sequence[Worker] = ()
-    """For moving: workers that have some room."""
+    """For moves: workers that have some free capacity."""
     looks: Looks
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What has to go so that a task fits a worker. All of it may be going already: then nothing has to be asked for."""
+    """What has to end so that a task fits a worker. If all of it is ending already, nothing has to be requested."""
 
     worker: Worker
     victims: tuple[Lease, ...] = ()
     rooms: tuple[str, ...] = ()
-    """Tasks for which room is no longer kept there."""
+    """Tasks whose reservations there are released."""
     cost: tuple[bool, bool, int, float, int] = (False, False, 0, 0.0, 0)
-    """P1 among the victims, guaranteed ones among them, how many, seconds lost, rooms given up: less is better."""
+    """P1 among the victims, guaranteed ones among them, how many, seconds lost, reservations released: lower is
+    better.
+    """
     stage: int = 0
     looked_at: int = 1
-    """How many workers were looked at for it."""
+    """How many workers were examined for it."""
 
 
 class _Part(msgspec.Struct, frozen=True, gc=False):
-    """Something that could go from a worker: kept room, or a lease."""
+    """Something that could be freed on a worker: a reservation or a lease."""
 
     rank: int
-    """0 is kept room, then P2 on burst, P2 that is guaranteed, P1 on burst, P1 that is guaranteed."""
+    """0 is a reservation, then P2 on burst, P2 that is guaranteed, P1 on burst, P1 that is guaranteed."""
     lost: float
     name: str
     resources: Resources
@@ -112,9 +115,9 @@ class _Part(msgspec.Struct, frozen=True, gc=False):
 
 
 def decide_victims(wanted: Wanted, fleet: Fleet, random: Random) -> Plan | None:
-    """What has to go, and where, for the task to fit; None if nothing that may go would help, as far as was looked.
+    """Decide what has to end, and where, for the task to fit; None if nothing examined would help.
 
-    In stages: P1 goes only if no P2 will do anywhere. Each but the last may use half of the looks that are left.
+    In stages: P1 only if no P2 is enough anywhere. Each stage but the last may use half of the remaining budget.
     """
     stages, looks = _levels(wanted.mode), fleet.looks.left
     for stage, levels in enumerate(stages):
@@ -142,7 +145,7 @@ def _levels(mode: Mode) -> tuple[frozenset[Priority], ...]:
 
 
 def _walk(wanted: Wanted, workers: Sequence[Worker], looks: Looks, least: int, random: Random) -> Iterator[Worker]:
-    """Workers that the task would fit if they were empty, from a random one on, until so few looks are left."""
+    """Workers that the task would fit if they were idle, from a random one on, within the budget."""
     count = len(workers)
     start = random.randrange(count) if count else 0
     for step in range(min(count, looks.left - least)):
@@ -153,7 +156,7 @@ def _walk(wanted: Wanted, workers: Sequence[Worker], looks: Looks, least: int, r
 
 
 def plan_on(wanted: Wanted, worker: Worker, fleet: Fleet, levels: frozenset[Priority]) -> Plan | None:
-    """What has to go from one worker, of leases of these priorities; None if all of it would not be enough."""
+    """What has to end on one worker, of leases of these priorities; None if all of it would not be enough."""
     room, leases = worker.total - worker.used - worker.kept_total, list[Lease]()
     most = room
     for lease in worker.leases.values():
@@ -187,7 +190,7 @@ def plan_on(wanted: Wanted, worker: Worker, fleet: Fleet, levels: frozenset[Prio
 
 
 def is_going(lease: Lease, now: datetime) -> bool:
-    """Whether the room of a lease is free soon anyway: all of it was asked to stop, or the rest was called back."""
+    """Whether a lease is ending anyway: all of it was asked to stop, or the rest was recalled."""
     for task in lease.members.values():
         if task.stop is None or task.stop.kind is StopKind.HOLD:
             break
@@ -203,7 +206,7 @@ def is_going(lease: Lease, now: datetime) -> bool:
 
 
 def _of_leases(wanted: Wanted, worker: Worker, fleet: Fleet, leases: list[tuple[float, Lease]]) -> Iterator[_Part]:
-    """The leases that may go, each with what it would cost. The first that go of a tenant are those on its burst."""
+    """The leases that may end, each with its cost. The first of a tenant to end are those on its burst."""
     left: dict[str, Resources] = {}
     for lost, lease in sorted(leases, key=lambda one: (-one[1].priority, one[0], one[1].id)):
         quota, use = fleet.quota(lease.tenant), left.get(lease.tenant, fleet.use.get(lease.tenant, NOTHING))
@@ -221,9 +224,9 @@ def _of_leases(wanted: Wanted, worker: Worker, fleet: Fleet, leases: list[tuple[
 
 
 def keeps_guarantee(quota: Quota, use: Resources) -> bool:
-    """Whether a tenant that uses this much still has what it was promised, in one of the resources at least.
+    """Whether a tenant that uses this much still has its guarantee, in one of the resources at least.
 
-    What it asks for next is then beyond its guarantee, and takes nothing back.
+    What it asks for next is then beyond its guarantee, and reclaims nothing.
     """
     promised = [name for name in NAMES if getattr(quota.guaranteed, name)]
     return not promised or any(getattr(use, name) >= getattr(quota.guaranteed, name) for name in promised)
@@ -251,7 +254,7 @@ def _pick(needs: Resources, room: Resources, parts: Sequence[_Part]) -> list[_Pa
 
 
 def coverage(resources: Resources, short: Resources) -> float:
-    """How much of what is short this much would be, as a sum of parts of each resource."""
+    """How much of the shortage these resources cover, as a sum of fractions of each resource."""
     parts: list[float] = []
     for name in NAMES:
         lack, has = getattr(short, name), getattr(resources, name)
@@ -261,12 +264,12 @@ def coverage(resources: Resources, short: Resources) -> float:
 
 
 def _can_move(lease: Lease, worker: Worker, fleet: Fleet) -> bool:
-    """Whether a lease has room elsewhere now. What depends on where others of its run are stays where it is."""
+    """Whether a lease fits another worker now. Tasks with affinity stay where they are."""
     return not lease.shape.run and _new_places((lease,), worker, fleet)
 
 
 def _new_places(leases: Sequence[Lease], worker: Worker, fleet: Fleet) -> bool:
-    """Whether all of these leases find room on other workers, together."""
+    """Whether all of these leases fit other workers, together."""
     taken: dict[str, Resources] = {}
     for lease in leases:
         for other in fleet.others:

@@ -1,7 +1,7 @@
-"""Workers that one look found for a shape, compared again for the next tasks of that shape (PLC-2).
+"""Shortlists: workers found by one search for a shape, reused for the next tasks of that shape (PLC-2).
 
-To look for workers in a large fleet costs ten times what it costs to compare those that were found once more, and most
-turns place many tasks of few shapes. What has changed on a worker since counts: it is compared as it is now.
+A search in a large fleet costs ten times what it costs to compare its results again, and most turns place many tasks
+of few shapes. Workers are compared in their current state.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from mainspring.core.model.resources import Resources
 from mainspring.core.model.worker import Worker
 
 SERVES = 8
-"""After so many tasks somebody has to look again: others may have come to fit better. In `benchmarks.placement` 16 need
-2 % more workers, and 4 look nearly twice as often."""
+"""Tasks after which the search is repeated: other workers may fit better by then. In `benchmarks.placement` 16 need 2 %
+more workers, and 4 search nearly twice as often.
+"""
 
 
 class Shortlist:
-    """The workers that will do for a shape, until they have served often enough."""
+    """Feasible workers for a shape, until they have been used often enough."""
 
     def __init__(self, workers: Sequence[Worker], score: Callable[[Worker], float]) -> None:
         self._score = score
@@ -25,7 +26,7 @@ class Shortlist:
         self._left = SERVES
 
     def best(self, will_do: Callable[[Worker], bool]) -> Worker | None:
-        """The best of those that still will do; None if somebody has to look again."""
+        """Return the best that is still feasible; None if a new search is due."""
         while self._seats and self._left:
             best = self._seats[0]
             for seat in self._seats:
@@ -41,7 +42,7 @@ class Shortlist:
 
 
 class _Seat:
-    """A worker with its score, and what was used of it then: that is another object after each change."""
+    """A worker with its score, and its usage then: another object after each change."""
 
     __slots__ = ("score", "used", "worker")
 

@@ -1,4 +1,4 @@
-"""Tasks that ask for the same things under the same constraints are one shape: one decision serves many of them."""
+"""Shapes: tasks with the same requests and constraints share one shape, so one decision serves many of them."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ if TYPE_CHECKING:
     from mainspring.core.model.job import TaskSpec
 
 GROUP_SECONDS = 0.1
-"""A group of short tasks takes about this long, so that a slot does not idle for a round trip per task (PLC-10)."""
+"""Target duration of a group of short tasks, so that a slot does not idle for a round trip per task (PLC-10)."""
 LARGEST_GROUP = 64
 
 
 class Shape(msgspec.Struct, frozen=True, gc=False, kw_only=True, cache_hash=True):
-    """What a task needs of the worker that runs it."""
+    """The requirements of a task on its worker."""
 
     resources: Resources
     labels: tuple[tuple[str, str], ...] = ()
-    """Key and value; if the value is empty, any will do."""
+    """Key and value; an empty value matches any."""
     zone: str | None = None
     group_size: int = 1
-    """How many of them may travel together in the room of one."""
+    """How many of them may share one lease."""
     prefer: tuple[tuple[str, str], ...] = ()
-    """Labels that a worker had better have, as in `labels`; they only count in the score."""
+    """Preferred labels, as in `labels`; they only count in the score."""
     prefer_zone: str | None = None
     groups: tuple[str, ...] = ()
-    """Limits that it is counted by while it has room (`core/limits/concurrency_groups.py`), by name of the limit."""
+    """Limits that count it while it has a lease (`core/limits/concurrency_groups.py`), by name of the limit."""
     near: tuple[str, ...] = ()
-    """Tasks of its run whose worker it must be given; those that never started don't matter."""
+    """Affinity: tasks of its run whose worker it must be given; those that never started don't matter."""
     apart: tuple[str, ...] = ()
-    """Tasks of its run whose worker it must not be given, as long as they are there."""
+    """Anti-affinity: tasks of its run whose worker it must not be given while they are there."""
     run: str = ""
-    """The run, for a shape with `near` or `apart`: what one of them may have depends on where the others are."""
+    """The run, for a shape with `near` or `apart`: their meaning depends on where the other tasks are."""
 
     def __str__(self) -> str:
         wants = say_amounts(self.resources)
@@ -47,19 +47,19 @@ class Shape(msgspec.Struct, frozen=True, gc=False, kw_only=True, cache_hash=True
         if self.near:
             wants.append(f"the worker of {', '.join(self.near)}")
         if self.apart:
-            wants.append(f"a worker without {', '.join(self.apart)}")
+            wants.append(f"not the worker of {', '.join(self.apart)}")
         return ", ".join(wants) or "nothing"
 
 
 def say_label(key: str, value: str) -> str:
-    """A label that is asked for, for people."""
+    """Format a requested label."""
     return f"{key}={value}" if value else key
 
 
 def shape_of(task: TaskSpec, job_groups: tuple[str, ...] = ()) -> Shape:
-    """The shape of a task, as its definition says, with what its work asks of a worker.
+    """The shape of a task, from its definition, with the labels that its work requires.
 
-    What is counted in groups, or belongs to a job that is, travels alone: each of them is counted when it starts.
+    A task that is counted in groups, or whose job is, gets a lease of its own: each is counted when it starts.
     """
     asked = labels_of(task.work)
     labels = task.labels | asked if asked else task.labels
@@ -77,17 +77,17 @@ def shape_of(task: TaskSpec, job_groups: tuple[str, ...] = ()) -> Shape:
 
 
 def with_memory(shape: Shape, memory_bytes: int) -> Shape:
-    """The shape of a task that needs another amount of memory than its definition says, and so travels alone."""
+    """The shape with another amount of memory than defined; such a task gets a lease of its own."""
     return replace(shape, resources=replace(shape.resources, memory_bytes=memory_bytes), group_size=1)
 
 
 def without_kin(shape: Shape) -> Shape:
-    """The shape of a task that asks for the same, wherever the others of its run are: many runs have one in common."""
+    """The shape without affinity: many runs have one in common."""
     return replace(shape, near=(), apart=(), run="") if shape.run else shape
 
 
 def group_size(expected_seconds: float | None) -> int:
-    """How many tasks of this usual length travel together. What is not known to be short travels alone."""
+    """How many tasks of this usual duration share a lease. A task not known to be short gets a lease of its own."""
     if expected_seconds is None or expected_seconds > GROUP_SECONDS / 2:
         return 1
     return min(LARGEST_GROUP, int(GROUP_SECONDS / max(expected_seconds, 0.001)))

@@ -1,15 +1,15 @@
-"""The workers that may get something new, found by what is free on them (PLC-2).
+"""Index of the workers that accept new tasks, by free capacity (PLC-2).
 
-    shelf (what is free, by size) ──► cell (those of one kind: zone and common labels) ──► workers
+    shelf (free capacity, by size) ──► cell (workers of one kind: zone and common labels) ──► workers
 
-A label that at most `RARE` workers have makes no kinds: these workers are looked at one by one.
+A label that at most `RARE` workers have makes no kinds: these workers are scanned one by one.
 
-1. A worker is here exactly while it is ready and may get something new, in one cell of one shelf, also when it is full.
-2. The index says where there is room, and leaves out nobody who has it. Whether a worker will do is for
-   `placement.obstacles` to say.
-3. What it answers depends on what has happened and on `random` only: nothing here goes through a set.
+1. A worker is in the index exactly while it is ready and accepts new tasks, in one cell of one shelf, also when full.
+2. The index finds capacity, and omits no worker that has it. Whether a worker is feasible is decided by
+   `placement.obstacles`.
+3. Its answers depend on past events and on `random` only: no iteration goes through a set.
 
-A change of room costs 2 µs, and as much again when somebody goes through the shelves, whatever the number of workers.
+A change of free capacity costs 2 µs, and as much again at the next scan of the shelves, at any number of workers.
 """
 
 from __future__ import annotations
@@ -33,48 +33,48 @@ from mainspring.core.placement.capacity_cells import (
 )
 
 RARE = 1_000
-"""A label that more workers have makes kinds. To look at so many one by one costs 0.3 ms."""
+"""A label that more workers have makes kinds. Scanning that many one by one costs 0.3 ms."""
 _MOST_REMEMBERED = 10_000
 _MOST_MOVED = 128
-"""More are not put off: whoever goes through the shelves next would wait for them."""
+"""Limit of deferred moves: the next scan of the shelves would wait for them."""
 
 
 class OpenWorkers:
-    """The workers that are ready and may get something new, by kind and by room."""
+    """The workers that are ready and accept new tasks, by kind and by free capacity."""
 
     def __init__(self, rare: int = RARE) -> None:
         self._rare = rare
         self.all: list[Worker] = []
-        """All of them, to be counted or sampled."""
+        """All of them, for counting and sampling."""
         self._entries: dict[str, Entry] = {}
         self._shelves: dict[int, Shelf] = {}
         """By code, with the guards set. None is empty."""
         self._moved: dict[str, Entry] = {}
-        """Those whose room has changed since somebody last went through the shelves."""
+        """Workers whose free capacity has changed since the last scan of the shelves."""
         self._kinds: dict[tuple[str, tuple[Pair, ...]], Kind] = {}
         self._having: dict[Pair, dict[str, Entry]] = {}
         """By label: the workers that have it."""
         self._common: dict[Pair, None] = {}
         """The labels that make kinds."""
         self._keepers: dict[str, Worker] = {}
-        """By task: the worker that keeps room for it."""
+        """By task: the worker with a reservation for it."""
         self._found: dict[tuple[tuple[Pair, ...], str | None, tuple[str, ...]], dict[Kind, None]] = {}
-        """Kinds that were asked for, until there is another one or one less."""
+        """Cache of matching kinds, cleared when a kind is added or removed."""
         self.free_cpu_millis = 0
 
     def get(self, worker_id: str) -> Worker | None:
-        """A worker, if it is in."""
+        """Return a worker, if it is in the index."""
         entry = self._entries.get(worker_id)
         return None if entry is None else entry.worker
 
     def keeper(self, task_id: str) -> Worker | None:
-        """The worker that keeps room for this task, if one does and is in."""
+        """Return the worker in the index that has a reservation for this task, if any."""
         return self._keepers.get(task_id)
 
     # changes
 
     def update(self, worker: Worker) -> bool:
-        """Take a worker in or out, or to another cell, as its status, holds and room are now; True if it is in."""
+        """Insert, remove or move a worker, by its status, cordon and free capacity now; True if it is in the index."""
         entry = self._entries.get(worker.id)
         if worker.status is not WorkerStatus.READY or not worker.takes_new():
             self.discard(worker.id)
@@ -94,7 +94,7 @@ class OpenWorkers:
         return True
 
     def discard(self, worker_id: str) -> None:
-        """Take a worker out, if it is in."""
+        """Remove a worker, if it is in the index."""
         entry = self._entries.pop(worker_id, None)
         if entry is None:
             return
@@ -150,7 +150,7 @@ class OpenWorkers:
             self._found.clear()
 
     def _settled(self) -> Mapping[int, Shelf]:
-        """The shelves, with everybody where they belong."""
+        """The shelves, with deferred moves applied."""
         for entry in self._moved.values():
             code, cell = code_of(entry.free) | GUARDS, entry.cell
             if code != cell.shelf.code:
@@ -198,9 +198,9 @@ class OpenWorkers:
     def groups(
         self, labels: tuple[Pair, ...], zone: str | None, zones: tuple[str, ...], lean: Lean | None
     ) -> Sequence[Group]:
-        """The workers with these labels, in this zone if one is said and in one of `zones` if any are.
+        """The workers with these labels, in this zone if given, and in one of `zones` if any are.
 
-        If there is a `lean`, those that it likes best come first.
+        With a `lean`, the most preferred come first.
         """
         rarest = min(labels, key=self._count, default=None)
         if rarest is not None and self._count(rarest) <= self._rare:
@@ -244,5 +244,5 @@ def _looks_different(entry: Entry) -> bool:
 
 
 def _pairs(labels: Mapping[str, str]) -> list[Pair]:
-    """What may be asked for of a worker with these labels: each with its value, and with any."""
+    """What a task may request of a worker with these labels: each with its value, and with any."""
     return [*labels.items(), *((key, "") for key, value in labels.items() if value)]

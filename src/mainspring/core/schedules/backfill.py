@@ -1,4 +1,4 @@
-"""Past windows of a schedule, to be run by somebody's wish (TRG-9)."""
+"""Backfill: run past windows of a schedule on request (TRG-9)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UNMADE = frozenset({Outcome.SKIPPED, Outcome.LATE, Outcome.CONDITION_FALSE})
 
 
 class Past(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a window: the latest of its fires that is a row of its own."""
+    """The latest fire of a window that has a row of its own."""
 
     outcome: Outcome
     generation: int
@@ -29,18 +29,18 @@ class BackfillWindow(msgspec.Struct, frozen=True, kw_only=True):
 
     window_at: datetime
     is_wanted: bool
-    """Whether it is to run; otherwise it ran or waits already."""
+    """Whether it is to run; otherwise it has run or is waiting."""
     generation: int
-    """That it is to run as, or that it has."""
+    """The generation that it runs as, or the one that it has."""
 
 
 class Backfill(msgspec.Struct, frozen=True, kw_only=True):
-    """What a backfill would do. A dry run shows it, the other does it."""
+    """The plan of a backfill: shown by a dry run, executed otherwise."""
 
     windows: tuple[BackfillWindow, ...]
-    """In order of time, no more than the limit."""
+    """In order of time, at most `limit`."""
     total: int
-    """How many windows the range has."""
+    """Number of windows in the range."""
 
 
 def plan_backfill(
@@ -53,10 +53,10 @@ def plan_backfill(
     again: bool = False,
     limit: int,
 ) -> Backfill:
-    """The windows from `since` on and before `before`, none of the future, and none before 1970.
+    """Plan the windows from `since` up to `before`, excluding the future and everything before 1970.
 
-    What ran or waits is left out, unless asked for `again`. What was skipped or late runs. A window that has a row
-    already runs as the next generation of it, and one that was only counted in a row of several as the first.
+    Windows that ran or are waiting are excluded unless `again` is set. Skipped and late windows run. A window with a
+    row of its own runs as its next generation; one that was only counted in a collapsed row runs as the first.
     """
     after = max(since, EPOCH) - _INSTANT
     until = min(max(before, EPOCH) - _INSTANT, now)
@@ -72,10 +72,10 @@ def plan_backfill(
 
 
 def decide_backfilled(active: int, max_parallel: int) -> Start:
-    """Whether the run of a backfilled window is made now: no lateness, other job or overlap stops what somebody wants.
+    """Decide whether a backfilled window starts now. Lateness, upstream jobs and overlap don't apply to backfills.
 
-    `active` counts the backfill's runs that are not over. Ask for the oldest window first.
+    `active` counts the unfinished runs of the backfill. Ask for the oldest window first.
     """
     if active >= max_parallel:
-        return Start(outcome=Outcome.WAITING, because=f"{active} runs of the backfill are going, {max_parallel} may")
+        return Start(outcome=Outcome.WAITING, because=f"{active} of {max_parallel} parallel runs are active")
     return Start(outcome=Outcome.RAN, because="backfilled")

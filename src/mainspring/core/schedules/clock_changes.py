@@ -1,6 +1,6 @@
-"""The next time that clocks are changed in a way that a cron trigger feels, in words (TRG-2).
+"""Describe the next daylight-saving change that affects a cron trigger (TRG-2).
 
-What follows from it is decided in `core/schedules/cron/occurrences.py`; here it is only told, before it happens.
+Occurrences across a change are decided in `core/schedules/cron/occurrences.py`; this module only describes them.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from mainspring.core.schedules.triggers import CronTrigger, Trigger
 
 
 class ClockChange(msgspec.Struct, frozen=True, kw_only=True):
-    """Clocks go forward or back, and windows are moved by it."""
+    """A clock change that moves windows."""
 
     at: datetime
-    """When, in UTC."""
+    """Instant of the change, in UTC."""
     sentence: str
 
 
 def next_change(trigger: Trigger, after: datetime) -> ClockChange | None:
-    """The first change after an instant, within a year or two, at whose hour the trigger would be due; or nothing."""
+    """Return the first change after an instant, within a year or two, at whose hour the trigger is due; else None."""
     zone = find_zone(trigger.timezone) if isinstance(trigger, CronTrigger) else None
     if not isinstance(trigger, CronTrigger) or zone is None:
         return None
@@ -43,9 +43,9 @@ def _say(cron: Cron, stretch: Stretch) -> str:
     between = f"from {early:%H:%M} to {late:%H:%M}"
     day = f"{stood:%a %d %b %Y} at {stood:%H:%M}"
     if stood < shows:
-        fate = f"nothing comes {between}, which no clock shows"
+        fate = f"windows {between} don't exist and don't fire"
         if not cron.keeps_pace:
-            fate = f"what is due {between} comes once, at {late:%H:%M}"
+            fate = f"windows {between} fire once, at {late:%H:%M}"
         return f"clocks go forward on {day}, to {shows:%H:%M}: {fate}"
-    fate = "both times" if cron.keeps_pace else "once, the first time"
-    return f"clocks go back on {day}, to {shows:%H:%M}: what is due {between} comes {fate}"
+    fate = "twice" if cron.keeps_pace else "once, the first time"
+    return f"clocks go back on {day}, to {shows:%H:%M}: windows {between} fire {fate}"

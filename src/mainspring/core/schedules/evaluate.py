@@ -1,26 +1,26 @@
-"""What becomes of schedules as time passes and runs end: from what is known of them to what is written (TRG-4 to 12).
+"""Evaluate schedules as time passes and runs end: from their state to the rows to write (TRG-4 to 12).
 
-    settle_due       windows have come: each gets its fire, and a run if nothing is in the way
-    settle_waiting   windows wait: perhaps what they wait for has changed
-    note_ends        runs are over: noted, the row of failures judged, then what waits is decided again
-    note_file        a worker has said whether a file is there
-    note_ends_aside  runs are over of a schedule about which nothing can be decided
+    settle_due       windows are due: each gets its fire, and a run if nothing blocks it
+    settle_waiting   windows wait: decide again, in case the block is gone
+    note_ends        runs have ended: record it, assess the failure streak, then decide what waits
+    note_file        a worker has reported whether a file exists
+    note_ends_aside  runs have ended of a schedule that can't be evaluated
 
-Pure, and made under the lock of the schedules' rows: what these functions say becomes true as a whole.
-`schedule_actions.py` has what people do, `event_triggers.py` what comes from outside.
+Pure, and called under the lock of the schedules' rows: the decisions are committed together.
+`schedule_actions.py` has the actions of users, `event_triggers.py` events from outside.
 
     planned ──► its parameters can't be computed         SKIPPED
             ──► condition false                          CONDITION_FALSE
             ──► core/schedules/start_policy.py: late, after, overlap     LATE, SKIPPED, or WAITING
-            ──► a file must be there: a worker looks     WAITING, then once more from the top
+            ──► a file must exist: a worker is asked     WAITING, then once more from the top
             ──► RAN
 
-1. Windows of a schedule are decided oldest first, those that wait and those that have just come together.
-2. A window by which an event is expected runs, flagged, only if none came since the window before (TRG-7).
-3. A window that has come gets its fire before the schedule is taken out of use, whatever takes it out.
-4. A schedule that is paused starts nothing that waits. When failures or a person take it out of use, nothing waits.
-5. Parameters and the condition's expression come first: they depend on nothing that changes. The file is asked for
-   last, whenever the window could start or would have another run cancelled for it.
+1. Windows of a schedule are decided oldest first, waiting and newly due ones together.
+2. A window that expects an event runs, flagged, only if no event arrived since the window before (TRG-7).
+3. A due window gets its fire before the schedule is disabled or paused, whatever the cause.
+4. A paused schedule starts no waiting window. A schedule that is disabled has no waiting windows.
+5. Parameters and the condition's expression are checked first: they depend on nothing that changes. The file is
+   probed last, whenever the window could start or would have another run cancelled for it.
 """
 
 from __future__ import annotations
@@ -47,29 +47,29 @@ _INSTANT = timedelta(microseconds=1)
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of a schedule is over."""
+    """The end of a run of a schedule."""
 
     fire: FireRow
-    """As it was read before; what the docket says of it counts more."""
+    """As read before; the row in the batch takes precedence."""
     state: RunState
     at: datetime
 
 
 Ends = Mapping[str, Sequence[Ended]]
-"""By schedule, the oldest first."""
+"""By schedule, oldest first."""
 
 
 class Looked(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker has looked for a file."""
+    """A worker's answer to a file probe."""
 
     key: Key
     asked_at: datetime
-    """Of the question that is answered."""
+    """Identifies the probe that is answered."""
     exists: bool
 
 
 def settle_due(docket: Docket, context: Context) -> list[Ruling]:
-    """Plan what is due of each schedule, and decide it with what waits."""
+    """Plan the due windows of each schedule, and decide them together with the waiting ones."""
 
     def step(hearing: Hearing) -> None:
         plan_due(hearing)
@@ -79,12 +79,12 @@ def settle_due(docket: Docket, context: Context) -> list[Ruling]:
 
 
 def settle_waiting(docket: Docket, context: Context) -> list[Ruling]:
-    """Decide again what waits."""
+    """Decide waiting windows again."""
     return settle_each(docket, context, decide_open)
 
 
 def note_ends(docket: Docket, context: Context, ends: Ends) -> list[Ruling]:
-    """Note the ends of runs on their fires, and decide what follows. To hear of the same end twice changes nothing."""
+    """Record the ends of runs on their fires, then decide again. Idempotent."""
 
     def step(hearing: Hearing) -> None:
         plan_due(hearing)
@@ -103,7 +103,7 @@ def note_ends(docket: Docket, context: Context, ends: Ends) -> list[Ruling]:
 
 
 def note_ends_aside(docket: Docket, fault: str, ends: Ends) -> list[Ruling]:
-    """Note the ends of runs of schedules about which nothing can be decided: they are true all the same."""
+    """Record the ends of runs of schedules that can't be evaluated."""
     return [
         replace(ruling, fires=tuple(_noted(_active_fire(case, ended), ended) for ended in ends[case.schedule.id]))
         for case, ruling in zip(docket.cases, set_aside(docket, fault), strict=True)
@@ -111,12 +111,12 @@ def note_ends_aside(docket: Docket, fault: str, ends: Ends) -> list[Ruling]:
 
 
 def note_file(docket: Docket, context: Context, looked: Looked) -> list[Ruling]:
-    """Decide the window that waits for this answer, and the others with it. An answer that is too late is dropped."""
+    """Decide the window that waits for this answer, and the others with it. A stale answer is dropped."""
     return settle_each(docket, context, lambda hearing: decide_open(hearing, looked))
 
 
 def plan_due(hearing: Hearing) -> None:
-    """Give every window that is due its fire. Those that may run wait for `decide_open`."""
+    """Give every due window its fire. Windows that may run wait for `decide_open`."""
     row, spec = hearing.row, hearing.spec
     if not hearing.is_going():
         hearing.update(replace(row, next_at=None))
@@ -131,7 +131,7 @@ def plan_due(hearing: Hearing) -> None:
 
 
 def decide_open(hearing: Hearing, looked: Looked | None = None) -> None:
-    """Decide every window that waits, oldest first."""
+    """Decide every waiting window, oldest first."""
     waiting, hearing.waiting = sorted(hearing.waiting, key=key_of), []
     hearing.update(replace(hearing.row, looked_at=hearing.now))
     queued = 0
@@ -144,16 +144,16 @@ def decide_open(hearing: Hearing, looked: Looked | None = None) -> None:
 
 
 def give_up_waiting(hearing: Hearing, because: str) -> None:
-    """Nothing comes of what waits."""
+    """Skip every waiting window."""
     waiting, hearing.waiting = hearing.waiting, []
     for fire in waiting:
         hearing.leave_out(fire, Outcome.SKIPPED, because)
 
 
 def event_came_since(hearing: Hearing, window_at: datetime) -> bool:
-    """Whether an event came for an expected window, or later: after the buffer of the window before it was over.
+    """Whether an event arrived for an expected window, or later: after the buffer of the previous window.
 
-    What is due is planned before an event is taken in, so that a window that is planned now finds its own events only.
+    Due windows are planned before an event is processed, so that a window planned now finds its own events only.
     """
     came, trigger = hearing.row.latest_event_at, hearing.spec.trigger
     before = previous_window(trigger, window_at - _INSTANT)
@@ -179,25 +179,24 @@ def _take_planned(hearing: Hearing, planned: Fire) -> None:
     elif not isinstance(hearing.spec.trigger, EventTrigger):
         hearing.waiting.append(row)
     elif event_came_since(hearing, planned.window_at):
-        hearing.leave_out(row, Outcome.SKIPPED, f"the event came at {hearing.row.latest_event_at:%Y-%m-%dT%H:%M:%SZ}")
+        hearing.leave_out(row, Outcome.SKIPPED, f"event received at {hearing.row.latest_event_at:%Y-%m-%dT%H:%M:%SZ}")
     else:
-        hearing.waiting.append(replace(row, flagged=True, because=f"no event came: {planned.because}"))
-        summary = (
-            f"{hearing.row.name}: no event {hearing.spec.trigger.type} came for {planned.window_at:%Y-%m-%dT%H:%M:%SZ}"
-        )
+        hearing.waiting.append(replace(row, flagged=True, because=f"no event received: {planned.because}"))
+        window = f"{planned.window_at:%Y-%m-%dT%H:%M:%SZ}"
+        summary = f"{hearing.row.name}: no event {hearing.spec.trigger.type} received for {window}"
         hearing.alert(AlertKind.EVENT_MISSING, Severity.WARNING, summary, planned.window_at.isoformat())
 
 
 def _decide(hearing: Hearing, fire: FireRow, situation: Situation, looked: Looked | None) -> None:
-    """What becomes of one window."""
+    """Decide one window."""
     if hearing.row.paused:
         _decide_paused(hearing, fire)
         return
     if hearing.case.job is None:
-        hearing.leave_out(fire, Outcome.SKIPPED, f"there is no job {hearing.row.job}")
+        hearing.leave_out(fire, Outcome.SKIPPED, f"job {hearing.row.job} does not exist")
         return
     refused = hearing.place().faults
-    fault = f"its job can't run: {refused[0].why}" if refused else hearing.params_fault(fire)
+    fault = f"its job is not admitted: {refused[0].why}" if refused else hearing.params_fault(fire)
     if fault is not None:
         hearing.leave_out(fire, Outcome.SKIPPED, fault)
         return
@@ -211,7 +210,7 @@ def _decide(hearing: Hearing, fire: FireRow, situation: Situation, looked: Looke
     if path is None or answer or not (start.outcome is Outcome.RAN or start.to_cancel):
         _apply(hearing, fire, start)
     elif answer is False:
-        hearing.leave_out(fire, Outcome.CONDITION_FALSE, f"there is no {path}")
+        hearing.leave_out(fire, Outcome.CONDITION_FALSE, f"{path} does not exist")
     elif fire.asked_at is not None:
         hearing.wait(fire, fire.because, asked_at=fire.asked_at)
     else:
@@ -224,7 +223,7 @@ def _decide_paused(hearing: Hearing, fire: FireRow) -> None:
         hearing.spec, fire.window_at, hearing.now, default_jitter_seconds=jitter
     )
     if is_late:
-        hearing.leave_out(fire, Outcome.LATE, f"more than {hearing.spec.max_delay_seconds or 0:g} s late, in a pause")
+        hearing.leave_out(fire, Outcome.LATE, f"more than {hearing.spec.max_delay_seconds or 0:g} s late while paused")
     else:
         hearing.wait(fire, "the schedule is paused")
 
@@ -251,7 +250,7 @@ def _apply(hearing: Hearing, fire: FireRow, start: Start) -> None:
         case Outcome.WAITING:
             oldest = [one for one in hearing.active if one.backfill_id is None and not one.stopping]
             for one in oldest[: start.to_cancel]:
-                hearing.ask_to_stop(one, f"the window {fire.window_at:%Y-%m-%dT%H:%M:%SZ} takes its place")
+                hearing.ask_to_stop(one, f"replaced by window {fire.window_at:%Y-%m-%dT%H:%M:%SZ}")
             hearing.wait(fire, start.because)
         case _:
             hearing.leave_out(fire, start.outcome, start.because)
@@ -269,13 +268,13 @@ def _situation(hearing: Hearing, fire: FireRow, queued: int, *, has_newer: bool)
 
 
 def other_of(other: OtherSchedule | None, window_at: datetime) -> Other:
-    """What is known of the other job's latest window at or before ours."""
+    """Return the state of the upstream job's latest window at or before ours."""
     if other is None:
         return Other()
     try:
         window = _other_window(other, window_at)
     except Broken:
-        # It is the other schedule that can't be settled: this one waits until somebody has mended it.
+        # The upstream schedule is broken: this one waits until it is fixed.
         return Other(window_at=window_at)
     fire = None
     if window is not None:
@@ -283,7 +282,7 @@ def other_of(other: OtherSchedule | None, window_at: datetime) -> Other:
         fire = max(covering, key=lambda one: (one.window_at, one.generation), default=None)
     outcome = None if fire is None else fire.outcome
     if window is not None and fire is None and window <= other.schedule.through_at:
-        # It is over and there is no row: the schedule was paused or not yet there. Nobody is to wait for it.
+        # Past, and without a row: the schedule was paused or did not exist. Nothing to wait for.
         outcome = Outcome.SKIPPED
     return Other(
         window_at=window,
@@ -306,7 +305,7 @@ def _other_window(other: OtherSchedule, window_at: datetime) -> datetime | None:
 
 
 def _condition_fault(hearing: Hearing, fire: FireRow) -> str | None:
-    """Why the expression keeps a window from running; nothing if it does not."""
+    """Why the expression keeps a window from running; None if it passes."""
     condition = hearing.spec.condition
     if condition is None or condition.expression is None:
         return None
@@ -317,8 +316,8 @@ def _condition_fault(hearing: Hearing, fire: FireRow) -> str | None:
     try:
         holds = expressions.is_true(condition.expression, values)
     except ExpressionFailed as failed:
-        return f"the condition can't be evaluated: {failed}"
-    return None if holds else f"the condition is false: {expressions.shorten(condition.expression)}"
+        return f"condition failed: {failed}"
+    return None if holds else f"condition is false: {expressions.shorten(condition.expression)}"
 
 
 def _is_answer(fire: FireRow, looked: Looked) -> bool:
@@ -326,8 +325,8 @@ def _is_answer(fire: FireRow, looked: Looked) -> bool:
 
 
 def _ask_for_file(hearing: Hearing, fire: FireRow, path: str, situation: Situation) -> None:
-    """Have a worker look, unless too many wait already."""
-    asked = Start(outcome=Outcome.WAITING, because=f"a worker is asked whether {path} is there")
+    """Have a worker check for the file, unless too many windows wait already."""
+    asked = Start(outcome=Outcome.WAITING, because=f"asked a worker whether {path} exists")
     bounded = if_few_wait(asked, situation)
     if bounded.outcome is Outcome.WAITING:
         hearing.ask_for_file(fire, path, bounded.because)
@@ -335,11 +334,11 @@ def _ask_for_file(hearing: Hearing, fire: FireRow, path: str, situation: Situati
         hearing.leave_out(fire, bounded.outcome, bounded.because)
 
 
-# failures in a row
+# failure streaks
 
 
 def _judge_streak(hearing: Hearing, before: tuple[RunState, ...], state: RunState, run_id: str) -> None:
-    """Warn of failures in a row, or take the schedule out of use (TRG-10). `before` has the ends before this one."""
+    """Warn about a failure streak, or disable the schedule (TRG-10). `before` has the ends before this one."""
     row = hearing.row
     if state is RunState.SUCCEEDED and count_failures(before) >= WARN_AT:
         over = f"{row.name}: a run succeeded"
@@ -349,11 +348,11 @@ def _judge_streak(hearing: Hearing, before: tuple[RunState, ...], state: RunStat
     failures = count_failures((state, *before))
     verdict = judge(hearing.spec, (state, *before))
     if verdict is Verdict.DISABLE and row.enabled:
-        because = f"{failures} runs in a row failed"
+        because = f"{failures} consecutive runs failed"
         hearing.update(replace(row, enabled=False, next_at=None, because=because))
         hearing.act("disabled", by=US, why=because)
         hearing.alert(AlertKind.SCHEDULE_DISABLED, Severity.HIGH, f"{row.name} was disabled: {because}", run_id)
         give_up_waiting(hearing, f"the schedule was disabled: {because}")
     elif verdict is not Verdict.OK and state in FAILURES:
-        summary = f"{row.name}: {failures} runs in a row failed"
+        summary = f"{row.name}: {failures} consecutive runs failed"
         hearing.alert(AlertKind.SCHEDULE_FAILING, Severity.WARNING, summary, run_id)

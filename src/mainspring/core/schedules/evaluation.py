@@ -1,8 +1,8 @@
-"""One schedule in a settling: what is known of it, what has been decided so far, and the ruling that comes of it.
+"""One schedule under evaluation: its state, the decisions so far, and the rows that result.
 
-1. A fire that waits is in `waiting`, one whose run is not over in `active`, and in no other place.
-2. What is not changed is not written: a window that waits as before costs no row.
-3. A run is made for a fire in one place (`start`), with all that it takes over from its schedule.
+1. A waiting fire is in `waiting`, one with an unfinished run in `active`, and nowhere else.
+2. Unchanged rows are not written: a window that waits as before costs nothing.
+3. Runs are created in one place (`start`), with everything they inherit from their schedule.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from mainspring.core.schedules.windows import Outcome, fire_key
 from mainspring.protocol.errors import Broken, ExpressionFailed
 
 US = "mainspring"
-"""Who does what nobody asked for."""
+"""Actor of what nobody requested."""
 CANCEL_RUN = "run.cancel"
 LOOK_FOR_FILE = "file.look"
 _INSTANT = timedelta(microseconds=1)
@@ -43,29 +43,29 @@ Key = tuple[datetime, int]
 
 
 class RunWish(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that a schedule would make."""
+    """A run that a schedule is about to create."""
 
     tenant: str
     pool: str
-    """Where it goes if nothing speaks against it."""
+    """Where it goes unless a policy forbids it."""
     job: JobRow
     priority: Priority
     at: datetime
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):
-    """What a settling needs from whoever has it made. It may be made twice: then the ids of the first time are lost."""
+    """Dependencies of an evaluation. It may be retried: then the ids of the first attempt are lost."""
 
     new_run_id: Callable[[datetime], str]
     count_tasks: Callable[[JobRow], int]
     admit: Callable[[RunWish], Place] = lambda wish: Place(pool=wish.pool)
-    """Where a run goes, or why it may not be made."""
+    """Return the pool of a run, or why it is refused."""
     default_jitter_seconds: int = 0
-    """Of schedules that don't say (TRG-6)."""
+    """For schedules that don't set it (TRG-6)."""
 
 
 class CancelWish(msgspec.Struct, frozen=True, kw_only=True):
-    """The payload of CANCEL_RUN: a run has to make room."""
+    """Payload of CANCEL_RUN: cancel a run for a newer window."""
 
     run: str
     tenant: str
@@ -74,7 +74,7 @@ class CancelWish(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FileWish(msgspec.Struct, frozen=True, kw_only=True):
-    """The payload of LOOK_FOR_FILE: a window depends on a file, and a worker has to look."""
+    """Payload of LOOK_FOR_FILE: a worker has to check whether a file exists."""
 
     schedule: str
     window_at: datetime
@@ -87,9 +87,9 @@ class FileWish(msgspec.Struct, frozen=True, kw_only=True):
 def settle_each(
     docket: Docket, context: Context, step: Callable[[Hearing], None], *, unreadable: bool = False
 ) -> list[Ruling]:
-    """Take a step with each schedule of a docket; what follows for each. Raises Broken if one can't be read.
+    """Apply a step to each schedule of a batch and return the decisions. Raises Broken if a definition can't be read.
 
-    With `unreadable`, one whose definition can't be read stands as one without windows: it can still be replaced.
+    With `unreadable`, a schedule whose definition can't be read counts as one without windows: it can be replaced.
     """
     rulings = []
     for case in docket.cases:
@@ -106,7 +106,7 @@ def settle_each(
 
 
 class Hearing:
-    """A schedule that is being settled."""
+    """A schedule under evaluation."""
 
     def __init__(self, case: Case, spec: ScheduleSpec, now: datetime, context: Context) -> None:
         self.case = case
@@ -129,17 +129,17 @@ class Hearing:
         return self.row.enabled and not self.row.paused
 
     def is_new(self, fire: FireRow) -> bool:
-        """Whether a fire is of this settling."""
+        """Whether a fire was created by this evaluation."""
         return key_of(fire) not in self._before
 
     def update(self, row: ScheduleRow) -> None:
-        """The schedule is like this from now on."""
+        """Replace the schedule's row."""
         if row.spec != self.row.spec:
             self.spec = decode_spec(row)
         self.row = row
 
     def act(self, act: str, *, by: str, why: str = "", before: str | None = None, after: str | None = None) -> None:
-        """Somebody did something to the schedule: put it on record."""
+        """Record a change of the schedule."""
         self.row = replace(self.row, updated_at=self.now, updated_by=by)
         self._changes.append(
             ScheduleChange(
@@ -157,16 +157,16 @@ class Hearing:
     # fires
 
     def new_fire(self, window_at: datetime, because: str) -> FireRow:
-        """A fire for one window, not yet decided and not yet part of the ruling."""
+        """Create a fire for one window, undecided and not yet part of the decision."""
         return FireRow(
             schedule_id=self.row.id, window_at=window_at, last_window_at=window_at, outcome=Outcome.WAITING,
             because=because, decided_at=self.now,
         )  # fmt: skip
 
     def free_instant(self, at: datetime) -> datetime:
-        """An instant from `at` on that is no window of the trigger and of no fire, for what was not planned.
+        """Return the first instant from `at` on that is neither a window of the trigger nor used by a fire.
 
-        Instants of fires that are over are not known here; the latest of them are those of the schedule's row.
+        Instants of finished fires are not known here; the latest of them are in the schedule's row.
         """
         taken = {window for window, _ in (*self._before, *self._fires)}
         taken |= {self.row.updated_at, self.row.through_at}
@@ -177,18 +177,18 @@ class Hearing:
         return at
 
     def wait(self, fire: FireRow, because: str, *, asked_at: datetime | None = None) -> None:
-        """The window has no run yet."""
+        """Keep the window waiting."""
         self.waiting.append(self._write(fire, outcome=Outcome.WAITING, because=because, asked_at=asked_at))
 
     def leave_out(self, fire: FireRow, outcome: Outcome, because: str) -> None:
-        """Nothing comes of the window."""
+        """Record that the window does not run."""
         self._write(fire, outcome=outcome, because=because, asked_at=None)
 
     def start(self, fire: FireRow, because: str) -> FireRow:
-        """Make the run of a window."""
+        """Create the run of a window."""
         job = self.case.job
         if job is None:
-            raise Broken(f"there is no job {self.row.job} for a run of {self.row.id}")
+            raise Broken(f"job {self.row.job} of schedule {self.row.id} does not exist")
         start_at = self.now
         if is_planned(fire):
             jitter = self.context.default_jitter_seconds
@@ -207,13 +207,13 @@ class Hearing:
         return started
 
     def ask_to_stop(self, fire: FireRow, why: str) -> None:
-        """An active window's run has to make room."""
+        """Request the cancellation of an active window's run."""
         self.active[self.active.index(fire)] = self._write(fire, stopping=True)
         wish = CancelWish(run=fire.run_id or "", tenant=self.row.tenant, shard=self.row.pool, why=why)
         self.send(f"{fire.run_id}:cancel", CANCEL_RUN, wish)
 
     def ask_for_file(self, fire: FireRow, path: str, because: str) -> None:
-        """The window waits until a worker has said whether a file is there."""
+        """Have a worker check for a file; the window waits for the answer."""
         self.wait(fire, because, asked_at=self.now)
         name = f"{fire_key(self.row.id, fire.window_at, fire.generation)}:file:{self.now.isoformat()}"
         wish = FileWish(
@@ -223,17 +223,17 @@ class Hearing:
         self.send(name, LOOK_FOR_FILE, wish)
 
     def decided(self) -> list[FireRow]:
-        """The fires that this settling has written so far."""
+        """The fires that this evaluation has written so far."""
         return list(self._fires.values())
 
     def note(self, fire: FireRow) -> None:
-        """A fire that was decided before is like this from now on."""
+        """Replace a fire that was decided earlier."""
         self._fires[key_of(fire)] = fire
 
     def params_of(self, fire: FireRow) -> str:
-        """The parameters of a window's run: the schedule's, over them what is computed, the person's, and the event.
+        """The parameters of a window's run: the schedule's, then computed ones, then the user's, then the event.
 
-        Raises ExpressionFailed if they can't be computed, or get too large by it.
+        Raises ExpressionFailed if they can't be computed, or get too large.
         """
         own = bytes(self.spec.params)
         if fire.params is None and fire.event is None and not fire.flagged and not self.spec.computed:
@@ -247,11 +247,11 @@ class Hearing:
             params["event"] = msgspec.Raw((fire.event or "null").encode())
         whole = msgspec.json.encode(params)
         if self.spec.computed and len(whole) > _LARGEST_PARAMS_BYTES:
-            raise ExpressionFailed(f"they get larger than {_LARGEST_PARAMS_BYTES} bytes")
+            raise ExpressionFailed(f"larger than {_LARGEST_PARAMS_BYTES} bytes")
         return whole.decode()
 
     def place(self) -> Place:
-        """Where a run of the schedule goes, or why there must be none now."""
+        """The pool of the schedule's runs, or why they are refused now."""
         job = self.case.job
         if job is None:
             return Place(pool=self.row.pool)
@@ -260,36 +260,36 @@ class Hearing:
         )
 
     def params_fault(self, fire: FireRow) -> str | None:
-        """Why a window's run can't have its parameters; nothing if it can."""
+        """Why a window's parameters can't be computed; None if they can."""
         if not self.spec.computed:
             return None
         try:
             self.params_of(fire)
         except ExpressionFailed as failed:
-            return f"its parameters can't be computed: {failed}"
+            return f"computed parameters failed: {failed}"
         return None
 
-    # what else follows
+    # other results
 
     def add_backfill(self, row: BackfillRow) -> None:
-        """Somebody wants past windows."""
+        """Add a backfill."""
         self.backfills[row.id] = row
         self._new_backfills.append(row)
 
     def send(self, id: str, kind: str, payload: msgspec.Struct) -> None:
-        """Something must reach somebody. Nothing else waits for it."""
+        """Add a message to the outbox. Nothing waits for its delivery."""
         text = msgspec.json.encode(payload).decode()
         self._outgoing.append(Outgoing(id=id, key=id, kind=kind, payload=text, created_at=self.now))
 
     def alert(
         self, kind: AlertKind, severity: Severity, summary: str, occasion: str, *, resolved: bool = False
     ) -> None:
-        """Somebody should know, or hear that it is over. `occasion` names what it comes of."""
+        """Raise or resolve an alert. `occasion` makes it unique."""
         alert = _alert(self.row, kind, severity, summary, self.now, resolved=resolved)
         self._outgoing.append(alerts.alert_row(alert, f"{self.row.id}:{kind}:{occasion}"))
 
     def ruling(self) -> Ruling:
-        """All that follows."""
+        """Return the decision: all rows to write."""
         return Ruling(
             schedule=replace(self.row, has_waiting=bool(self.waiting)),
             fires=tuple(self._fires.values()),
@@ -308,34 +308,34 @@ class Hearing:
 
 
 def decode_spec(row: ScheduleRow) -> ScheduleSpec:
-    """The definition of a schedule. Raises Broken if it can't be read."""
+    """Decode the definition of a schedule. Raises Broken if it can't be read."""
     try:
         return _SPECS.decode(row.spec)
     except msgspec.MsgspecError as error:
-        raise Broken(f"the definition of {row.id} can't be read: {error}") from error
+        raise Broken(f"invalid definition of {row.id}: {error}") from error
 
 
 def key_of(fire: FireRow) -> Key:
-    """The key of a fire in its schedule."""
+    """The key of a fire within its schedule."""
     return fire.window_at, fire.generation
 
 
 def is_planned(fire: FireRow) -> bool:
-    """Whether a fire comes from the trigger's own windows, and not from a person or an event."""
+    """Whether a fire comes from the trigger's own windows, not from a user or an event."""
     return not fire.by and fire.event is None
 
 
 def set_aside(docket: Docket, fault: str) -> list[Ruling]:
-    """Pause schedules that can't be settled. Nothing of them is read: a definition may be what is wrong."""
+    """Pause schedules that can't be evaluated. Their definitions are not read: they may be the fault."""
     rulings = []
     for case in docket.cases:
-        because = f"set aside: {expressions.shorten(fault)}"
+        because = f"evaluation failed: {expressions.shorten(fault)}"
         row = replace(
             case.schedule, paused=True, next_at=None, has_waiting=False, because=because, updated_at=docket.now,
             updated_by=US,
         )  # fmt: skip
         noted = ScheduleChange(schedule_id=row.id, at=docket.now, act="paused", by=US, why=because, version=row.version)
-        summary = f"{row.name} can't be settled and was paused: {expressions.shorten(fault)}"
+        summary = f"{row.name} was paused because its evaluation failed: {expressions.shorten(fault)}"
         alert = _alert(row, AlertKind.EVENT_REJECTED, Severity.HIGH, summary, docket.now)
         sent = alerts.alert_row(alert, f"{row.id}:{alert.kind}:{docket.now.isoformat()}")
         rulings.append(Ruling(schedule=row, changes=(noted,), outgoing=(sent,)))

@@ -1,11 +1,11 @@
-"""What becomes of schedules when events come in (TRG-7).
+"""Fire schedules on incoming events (TRG-7).
 
     an event of the type ── filter ──► true                    a fire, decided like any other; its run gets the event
-                                   ──► false                   nothing: it is another event
-                                   ──► can't be evaluated      a fire, CONDITION_FALSE, with the reason
+                                   ──► false                   ignored
+                                   ──► evaluation fails        a fire, CONDITION_FALSE, with the reason
 
-The window of such a fire is the instant at which the event came, made unique. What is due is planned first, so that a
-window by which an event was expected finds those that came in time, and no other.
+The window of such a fire is the instant of receipt, made unique. Due windows are planned first, so that a window that
+expected an event sees only the events that arrived in time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mainspring.protocol.errors import ExpressionFailed
 
 
 def receive(docket: Docket, context: Context) -> list[Ruling]:
-    """Fire what waits for these events."""
+    """Fire the schedules that are triggered by these events."""
 
     def step(hearing: Hearing) -> None:
         plan_due(hearing)
@@ -45,7 +45,7 @@ def _take_event(hearing: Hearing, event: EventRow) -> None:
             if not expressions.is_true(trigger.filter, {"event": msgspec.Raw(event.document.encode())}):
                 return
         except ExpressionFailed as failed:
-            fault = f"the filter can't be evaluated: {failed}"
+            fault = f"filter failed: {failed}"
     window_at = hearing.free_instant(event.received_at)
     fire = replace(hearing.new_fire(window_at, f"event {expressions.shorten(event.id)}"), event=event.document)
     if fault is not None:
@@ -57,10 +57,10 @@ def _take_event(hearing: Hearing, event: EventRow) -> None:
 
 
 def _resolve_missing(hearing: Hearing, event: EventRow) -> None:
-    """If no event has come for the latest expected window, somebody was told so: now there is one."""
+    """Resolve the missing-event alert of the latest expected window, if no event had come for it."""
     latest = previous_window(hearing.spec.trigger, hearing.row.through_at)
     if latest is None or event_came_since(hearing, latest):
         return
-    summary = f"{hearing.row.name}: an event {event.type} came"
+    summary = f"{hearing.row.name}: event {event.type} received"
     occasion = event.received_at.isoformat()
     hearing.alert(AlertKind.EVENT_MISSING, Severity.WARNING, summary, occasion, resolved=True)

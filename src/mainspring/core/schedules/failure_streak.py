@@ -1,4 +1,4 @@
-"""When a schedule that fails again and again is stopped (TRG-10)."""
+"""Warn about, then disable, a schedule whose runs keep failing (TRG-10)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FAILURES = frozenset({RunState.FAILED, RunState.TIMED_OUT})
 
 
 class Verdict(StrEnum):
-    """What a row of failures calls for."""
+    """The consequence of a failure streak."""
 
     OK = "ok"
     WARN = "warn"
@@ -21,9 +21,9 @@ class Verdict(StrEnum):
 
 
 def count_failures(newest_first: Iterable[RunState]) -> int:
-    """How many of the latest runs failed in a row. A success ends it; what is neither is passed over.
+    """Count consecutive failures, newest first. A success ends the streak; other states are ignored.
 
-    To count from the runs each time, and not to add one for each failure, makes it harmless to hear of an end twice.
+    Counting from the runs each time makes it idempotent to process a run's end twice.
     """
     failures = 0
     for state in newest_first:
@@ -34,7 +34,7 @@ def count_failures(newest_first: Iterable[RunState]) -> int:
 
 
 def judge(spec: ScheduleSpec, newest_first: Iterable[RunState]) -> Verdict:
-    """What the latest runs call for. Give only those since the schedule was last enabled: the others are dealt with."""
+    """Assess the latest runs. Pass only those since the schedule was last enabled: earlier ones were dealt with."""
     failures = count_failures(newest_first)
     if spec.max_consecutive_failures is not None and failures >= spec.max_consecutive_failures:
         return Verdict.DISABLE

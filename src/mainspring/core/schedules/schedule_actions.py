@@ -1,14 +1,14 @@
-"""What people do to schedules, and what follows (TRG-9, TRG-11). Pure, and made under the lock of the schedule's row.
+"""Actions of users on schedules (TRG-9, TRG-11). Pure, and called under the lock of the schedule's row.
 
     new_schedule              its first row
     change, pause, resume, delete
-    trigger_now, backfill     windows that somebody asks for
+    trigger_now, backfill     windows that a user asks for
 
-1. What is due is planned before anything changes: an act takes no window away that had come (I-31).
+1. Due windows are planned before anything changes: an action takes away no window that was due (I-31).
 2. `through_at` moves to the instant from which windows count again, and never back: nothing from before is fired
-   (I-34). Only a new schedule can be given an earlier instant, by whoever creates it.
-3. A window that is asked for again is a new generation of it. Which there are has been read before; if the schedule was
-   touched since then (`Mark`), nothing is ruled, and whoever asks has to read again.
+   (I-34). Only at creation can an earlier instant be given.
+3. A window that is run again gets a new generation. Existing generations were read before; if the schedule has changed
+   since then (`Mark`), nothing is decided, and the caller has to read again.
 """
 
 from __future__ import annotations
@@ -42,28 +42,28 @@ from mainspring.core.schedules.windows import ON_TIME, Outcome, plan
 from mainspring.protocol.errors import Conflict, Fault, Outdated, Refused
 
 MOST_BACKFILLED = 800
-"""Windows of backfills of one schedule that have not run yet or are running."""
+"""Limit of backfilled windows of one schedule that are waiting or running."""
 MOST_LISTED = 1_000
-"""Windows that a dry run lists."""
+"""Limit of windows that a dry run lists."""
 MOST_PARALLEL = 100
 MOST_DAYS_SINCE = 366
 _FAR = datetime(LAST_YEAR, 1, 1, tzinfo=UTC)
 
 
 class Mark(NamedTuple):
-    """How far a schedule had come when its fires were read."""
+    """State of a schedule when its fires were read, for optimistic locking."""
 
     updated_at: datetime
     through_at: datetime
 
 
 class TriggerWish(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody wants a run."""
+    """Request to run a schedule now."""
 
     window_at: datetime | None = None
-    """For this window; None: for now."""
+    """The window to run; None: now."""
     params: str | None = None
-    """Over those of the schedule, as a JSON object."""
+    """Merged over those of the schedule, as a JSON object."""
     by: str
     why: str = ""
     past: tuple[FireRow, ...] = ()
@@ -71,7 +71,7 @@ class TriggerWish(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BackfillWish(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody wants past windows."""
+    """Request to run past windows."""
 
     since: datetime
     before: datetime
@@ -82,7 +82,7 @@ class BackfillWish(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def mark_of(row: ScheduleRow) -> Mark:
-    """How far a schedule has come."""
+    """Return the mark of a schedule's row."""
     return Mark(row.updated_at, row.through_at)
 
 
@@ -98,10 +98,10 @@ def new_schedule(
     since: datetime | None = None,
     paused: bool = False,
 ) -> tuple[ScheduleRow, ScheduleChange]:
-    """The first row of a schedule, and the record of its creation. Its definition has been checked.
+    """Create the first row of a schedule, and the record of its creation. The definition has been validated.
 
-    `since`, which has been checked too, lets windows count from an earlier instant on: as missed. One that begins
-    `paused` plans none, not even the one that would be due at once.
+    Windows from `since` (validated as well) on count as missed. A schedule created `paused` plans none, not even a
+    window that would be due at once.
     """
     text = msgspec.json.encode(spec).decode()
     row = ScheduleRow(
@@ -116,9 +116,9 @@ def new_schedule(
 def change(
     docket: Docket, context: Context, spec: ScheduleSpec, *, by: str, why: str = "", version: int | None = None
 ) -> list[Ruling]:
-    """Give a schedule another definition, which has been checked; the same one again changes nothing.
+    """Replace the definition of a schedule, which has been validated; the same definition changes nothing.
 
-    One that was disabled because it failed stays so until somebody resumes it.
+    A schedule that was disabled by failures stays disabled until it is resumed.
     """
     text = msgspec.json.encode(spec).decode()
 
@@ -144,7 +144,7 @@ def change(
 
 
 def pause(docket: Docket, context: Context, *, by: str, why: str = "") -> list[Ruling]:
-    """Plan nothing more, and start nothing that waits. To do it twice changes nothing."""
+    """Stop planning windows and starting waiting ones. Idempotent."""
 
     def step(hearing: Hearing) -> None:
         if hearing.row.paused:
@@ -157,12 +157,12 @@ def pause(docket: Docket, context: Context, *, by: str, why: str = "") -> list[R
 
 
 def resume(docket: Docket, context: Context, *, by: str, why: str = "") -> list[Ruling]:
-    """Go on after a pause, or after failures. What was due meanwhile is not made up for; what waited is decided."""
+    """Resume after a pause or after failures. Windows missed meanwhile don't run; waiting ones are decided."""
 
     def step(hearing: Hearing) -> None:
         row, spec = hearing.row, hearing.spec
         if not spec.enabled:
-            raise Conflict("the schedule's own definition disables it: change that")
+            raise Conflict("the schedule is disabled in its definition; change the definition")
         if row.enabled and not row.paused:
             return
         since = row.enabled_since if row.enabled else hearing.now
@@ -176,7 +176,7 @@ def resume(docket: Docket, context: Context, *, by: str, why: str = "") -> list[
 
 
 def delete(docket: Docket, context: Context, *, by: str, why: str = "", version: int | None = None) -> list[Ruling]:
-    """Take a schedule out of use for good. What it did stays to be read, what runs goes on."""
+    """Delete a schedule. Its history stays readable, its runs continue."""
 
     def step(hearing: Hearing) -> None:
         _check_version(hearing, version)
@@ -190,7 +190,7 @@ def delete(docket: Docket, context: Context, *, by: str, why: str = "", version:
 
 
 def trigger_now(docket: Docket, context: Context, wish: TriggerWish, *, read: Mark) -> list[Ruling]:
-    """Run a schedule now, or for a past window, whatever else goes on. No rulings: it was touched since `read`."""
+    """Run a schedule now, or for a past window, regardless of other runs. Empty if it changed since `read`."""
     if wish.window_at is not None and _has_moved(docket, read):
         return []
 
@@ -216,30 +216,30 @@ def trigger_now(docket: Docket, context: Context, wish: TriggerWish, *, read: Ma
 
 
 def check_since(since: datetime, now: datetime) -> datetime:
-    """The instant from which on the windows of a new schedule count, in UTC. Raises Refused if it can't be one.
+    """Return the instant, in UTC, from which windows of a new schedule count. Raises Refused if it is invalid.
 
-    A little ahead of the store's time is now: the clocks of those who ask differ.
+    Slightly in the future counts as now: clocks of clients differ from the store's.
     """
     if since.tzinfo is None:
-        raise _refuse("since", "must say its time zone")
+        raise _refuse("since", "must have a time zone")
     if since > now + ON_TIME:
-        raise _refuse("since", f"is still to come: now it is {now:%Y-%m-%dT%H:%M:%SZ}")
+        raise _refuse("since", f"is in the future (now: {now:%Y-%m-%dT%H:%M:%SZ})")
     if since < now - timedelta(days=MOST_DAYS_SINCE):
         raise _refuse("since", f"must be within {MOST_DAYS_SINCE} days")
     return min(since, now).astimezone(UTC)
 
 
 def check_window(window_at: datetime) -> datetime:
-    """A window that somebody names, in UTC. Raises Refused if it can't be one."""
+    """Return a window named by a user, in UTC. Raises Refused if it is invalid."""
     if window_at.tzinfo is None:
-        raise _refuse("window_at", "must say its time zone")
+        raise _refuse("window_at", "must have a time zone")
     if not EPOCH <= window_at < _FAR:
-        raise _refuse("window_at", "must be from 1970 on, and before the year 9990")
+        raise _refuse("window_at", "must be between 1970 and 9989")
     return window_at.astimezone(UTC)
 
 
 def plan_wished(spec: ScheduleSpec, wish: BackfillWish, past: Sequence[FireRow], now: datetime) -> Backfill:
-    """What a backfill does, or would do; `past` has all fires of its range."""
+    """Plan a backfill; `past` has all fires of its range."""
     known: dict[datetime, Past] = {}
     for fire in sorted(past, key=lambda one: one.generation):
         known[fire.window_at] = Past(outcome=fire.outcome, generation=fire.generation)
@@ -251,7 +251,7 @@ def plan_wished(spec: ScheduleSpec, wish: BackfillWish, past: Sequence[FireRow],
 def backfill(
     docket: Docket, context: Context, wish: BackfillWish, past: Sequence[FireRow], *, id: str, read: Mark
 ) -> tuple[list[Ruling], Backfill | None]:
-    """Run past windows, oldest first; what follows, and which they are. No rulings: it was touched since `read`."""
+    """Run past windows, oldest first; return the decisions and the plan. Empty if it changed since `read`."""
     made: list[Backfill] = []
     if _has_moved(docket, read):
         return [], None
@@ -262,7 +262,7 @@ def backfill(
         planned = plan_wished(hearing.spec, wish, list(rows.values()), hearing.now)
         wanted = [window for window in planned.windows if window.is_wanted]
         if planned.total > len(planned.windows):
-            raise _refuse("since", f"the range has {planned.total} windows, {MOST_LISTED} may be asked for at once")
+            raise _refuse("since", f"the range has {planned.total} windows; the limit is {MOST_LISTED}")
         waiting = sum(fire.backfill_id is not None for fire in (*hearing.waiting, *hearing.active))
         _require_room(hearing, MOST_BACKFILLED - waiting, len(wanted))
         hearing.add_backfill(
@@ -301,9 +301,9 @@ def backfill(
 
 
 def check_backfill(wish: BackfillWish) -> None:
-    """Raises Refused if a backfill makes no sense."""
+    """Raise Refused if the request is invalid."""
     faults = [
-        Fault(where=where, why="must say its time zone")
+        Fault(where=where, why="must have a time zone")
         for where, at in (("since", wish.since), ("before", wish.before))
         if at.tzinfo is None
     ]
@@ -317,7 +317,7 @@ def check_backfill(wish: BackfillWish) -> None:
 
 def _check_version(hearing: Hearing, expected: int | None) -> None:
     if expected is not None and expected != hearing.row.version:
-        raise Outdated(f"the schedule has version {hearing.row.version} by now, not {expected}")
+        raise Outdated(f"the schedule is at version {hearing.row.version}, not {expected}")
 
 
 def _finish_what_is_due(hearing: Hearing) -> None:
@@ -326,7 +326,7 @@ def _finish_what_is_due(hearing: Hearing) -> None:
 
 
 def _follow_spec(row: ScheduleRow, spec: ScheduleSpec, since: datetime) -> ScheduleRow:
-    """The row as its definition wants it, from an instant on."""
+    """Derive the row's columns from its definition, from an instant on."""
     through_at = max(row.through_at, since)
     going = row.enabled and not row.paused
     return replace(
@@ -339,18 +339,18 @@ def _follow_spec(row: ScheduleRow, spec: ScheduleSpec, since: datetime) -> Sched
 
 
 def _ask_again(hearing: Hearing, window_at: datetime, past: Sequence[FireRow]) -> FireRow:
-    """A new generation of a past window, with what the latest had."""
+    """Create a new generation of a past window, with what the latest one had."""
     decided = [fire for fire in hearing.decided() if fire.window_at == window_at]
     known = sorted([*past, *decided], key=lambda one: one.generation)
     if not known:
         if window_at > hearing.now:
-            raise _refuse("window_at", "is still to come")
+            raise _refuse("window_at", "is in the future")
         if previous_window(hearing.spec.trigger, window_at) != window_at:
-            raise _refuse("window_at", "is no window of this schedule")
+            raise _refuse("window_at", "is not a window of this schedule")
         return hearing.new_fire(window_at, "")
     latest = known[-1]
     if latest.outcome is Outcome.WAITING:
-        raise Conflict(f"the window waits to run already: {latest.because}")
+        raise Conflict(f"the window is already waiting: {latest.because}")
     ran = [fire.run_id for fire in known if fire.run_id is not None]
     return replace(
         hearing.new_fire(window_at, ""), generation=latest.generation + 1, repeats=ran[-1] if ran else None,
@@ -364,9 +364,9 @@ def _has_moved(docket: Docket, read: Mark) -> bool:
 
 def _require_room(hearing: Hearing, room: int, wanted: int) -> None:
     if hearing.case.job is None:
-        raise Conflict(f"there is no job {hearing.row.job}")
+        raise Conflict(f"job {hearing.row.job} does not exist")
     if wanted > room:
-        raise Conflict(f"there is room for {max(0, room)} more windows of this schedule, not for {wanted}")
+        raise Conflict(f"only {max(0, room)} more windows of this schedule are allowed, not {wanted}")
 
 
 def _check_params(params: str | None) -> None:
@@ -374,11 +374,11 @@ def _check_params(params: str | None) -> None:
     if params is not None:
         validate_job.check_params(params, Limits(), faults)
     if faults.total():
-        raise Refused("the parameters can't be used", faults.all())
+        raise Refused("invalid parameters", faults.all())
 
 
 def _resolve_alerts(hearing: Hearing, over: str) -> None:
-    """Whatever somebody was told of the schedule's state is over."""
+    """Resolve the open alerts about the schedule."""
     for kind, severity in (
         (AlertKind.SCHEDULE_DISABLED, Severity.HIGH),
         (AlertKind.SCHEDULE_FAILING, Severity.WARNING),

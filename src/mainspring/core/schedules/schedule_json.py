@@ -1,7 +1,7 @@
-"""A schedule as JSON: what people send and are shown. It is `ScheduleSpec`, but that a priority is `P0`, `P1` or `P2`.
+"""Schedules as JSON, as clients send and receive them: `ScheduleSpec`, with the priority as `P0`, `P1` or `P2`.
 
-msgspec stops at the first fault, so each part is looked at by itself: all faults of the form are named. What the values
-mean is checked afterwards, by `core/schedules.check_schedule`.
+msgspec stops at the first fault, so each part is decoded separately and all faults of form are reported. Values are
+checked afterwards, by `core/schedules.check_schedule`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from mainspring.protocol.errors import Refused
 LARGEST_TEXT_BYTES = 512 * 1024
 _KIND = "kind"
 _TRIGGERS: dict[str, type[msgspec.Struct]] = {str(one.__struct_config__.tag): one for one in get_args(Trigger)}
-_NAMED = Blemish("its faults have been named")
+_NAMED = Blemish("its faults have been reported")
 
 
 def decode_schedule(text: bytes) -> ScheduleSpec:
-    """A definition that somebody sent. Raises Refused, with every fault of its form, each with its path."""
+    """Decode a definition. Raises Refused with every fault of form, each with its path."""
     faults = Faults()
     value = _read(text, faults)
     if isinstance(value, dict):
@@ -45,12 +45,12 @@ def decode_schedule(text: bytes) -> ScheduleSpec:
 
 
 def encode_schedule(spec: str) -> bytes:
-    """A definition as it is stored, in the form in which it is shown."""
+    """Convert a stored definition to the form that clients receive."""
     return _exchange_priority(spec.encode(), lambda stored: Priority(int(str(stored))).name)
 
 
 def _exchange_priority(text: bytes, exchange: Callable[[object], int | str]) -> bytes:
-    """The same text with the priority in its other form, if it has one. Nothing else of it is touched."""
+    """Replace the priority by its other form, if there is one; the rest stays untouched."""
     fields = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
     if "priority" in fields:
         other = exchange(msgspec.json.decode(fields["priority"]))
@@ -59,9 +59,9 @@ def _exchange_priority(text: bytes, exchange: Callable[[object], int | str]) -> 
 
 
 def _read(text: bytes, faults: Faults) -> Read:
-    """The JSON value of a text, as far as there is one."""
+    """Parse the JSON text; None if there is no value."""
     if len(text) > LARGEST_TEXT_BYTES:
-        faults.add("", f"has {len(text)} bytes, {LARGEST_TEXT_BYTES} are allowed")
+        faults.add("", f"{len(text)} bytes exceed the limit of {LARGEST_TEXT_BYTES}")
         return None
     try:
         value, found = Reader().read(text.decode(), "")
@@ -75,7 +75,7 @@ def _read(text: bytes, faults: Faults) -> Read:
 def _look_into(
     whole: dict[str, Read], name: str, name_its_faults: Callable[[Read, str, Faults], object], faults: Faults
 ) -> None:
-    """Name the faults of one part; afterwards nobody else does."""
+    """Report the faults of one part, and mark it as reported."""
     if name in whole and not isinstance(whole[name], Blemish):
         name_its_faults(whole[name], name, faults)
         whole[name] = _NAMED
@@ -87,7 +87,7 @@ def _name_fault_of_priority(value: Read, where: str, faults: Faults) -> None:
 
 
 def _name_faults_of_trigger(value: Read, where: str, faults: Faults) -> None:
-    """A trigger says by its kind which fields it has."""
+    """The kind of a trigger determines its fields."""
     if not isinstance(value, dict):
         name_faults(value, EventTrigger, where, faults)
         return

@@ -1,13 +1,13 @@
-"""A schedule: when a job runs, as somebody defines it, and the rules of what may be defined (TRG-1 to TRG-12).
+"""Schedule definitions and their validation (TRG-1 to TRG-12).
 
-    trigger     when               `core/schedules/triggers.py`
-    fires       what is due now    `core/schedules/windows.py`
-    starts      may it start yet   `core/schedules/start_policy.py`
-    backfills   the past, again    `core/schedules/backfill.py`
-    streaks     when to stop       `core/schedules/failure_streak.py`
-    settling    all of it at work  `core/schedules/evaluate.py`
+    trigger         when to fire            `core/schedules/triggers.py`
+    fires           what is due now         `core/schedules/windows.py`
+    start policy    may a window start      `core/schedules/start_policy.py`
+    backfill        run past windows        `core/schedules/backfill.py`
+    failure streak  when to disable it      `core/schedules/failure_streak.py`
+    evaluation      all of it combined      `core/schedules/evaluate.py`
 
-Whether a schedule is paused, and up to which window it has been planned, is not part of its definition.
+The pause flag and the planned-through instant are not part of a definition.
 When you add a field, add its rule to `check_schedule`.
 """
 
@@ -34,23 +34,23 @@ LONGEST_DELAY_SECONDS = 366 * 86_400.0
 LONGEST_JITTER_SECONDS = 86_400
 LONGEST_PATH = 4_096
 CONDITION_NAMES = frozenset({"params", "window"})
-"""What the condition of a schedule sees."""
+"""Names available to a schedule's condition."""
 MOST_COMPUTED = 50
 LONGEST_COMPUTED_NAME = 128
 COMPUTED_NAMES = frozenset({"scheduled_for"})
-"""What a computed parameter sees."""
+"""Names available to computed parameters."""
 
 
 class Missed(StrEnum):
-    """What becomes of windows that nobody fired in time (TRG-5)."""
+    """Policy for windows that were not fired in time (TRG-5)."""
 
     RUN = "run"
-    """The latest `max_catch_up_windows` of them run."""
+    """Run the latest `max_catch_up_windows` of them."""
     SKIP = "skip"
 
 
 class Overlap(StrEnum):
-    """What becomes of a window when `max_active` runs are still going (TRG-12)."""
+    """Policy for a window that is due while `max_active` runs are unfinished (TRG-12)."""
 
     QUEUE = "queue"
     SKIP = "skip"
@@ -58,25 +58,26 @@ class Overlap(StrEnum):
 
 
 class After(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Another job that has to be through first (TRG-8)."""
+    """Another job that has to finish first (TRG-8)."""
 
     job: str
     within_seconds: float | None = None
-    """If given, any success of the other that is not older is enough. Otherwise it is the other's run of its latest
-    window at or before ours that counts."""
+    """If set, any success of the upstream job that is not older is enough. Otherwise the run of its latest window at or
+    before ours counts.
+    """
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What must be true for a window to run; otherwise it is skipped, with the reason recorded (TRG-8)."""
+    """Condition for a window to run; otherwise it is skipped and the reason recorded (TRG-8)."""
 
     expression: str | None = None
-    """Over `params` and `window` (RFC 3339): must give true or false."""
+    """Over `params` and `window` (RFC 3339); must evaluate to true or false."""
     file_exists: str | None = None
-    """A path that a worker of the pool must find."""
+    """A path that must exist on a worker of the pool."""
 
 
 class ScheduleSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A definition: stored as JSON, in versions."""
+    """A schedule definition: stored as JSON, in versions."""
 
     name: str
     job: str
@@ -84,26 +85,27 @@ class ScheduleSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     params: msgspec.Raw = msgspec.Raw(b"{}")
     """Of each run, as JSON."""
     computed: dict[str, str] = {}
-    """Parameters of each run that are templates over `scheduled_for`: the window, in the zone of the trigger. They go
-    over `params`, and what a person says goes over both."""
+    """Parameters of each run that are templates over `scheduled_for`: the window, in the zone of the trigger. They
+    override `params`, and parameters given by a user override both.
+    """
     priority: Priority = Priority.P1
     enabled: bool = True
     missed: Missed = Missed.RUN
     max_catch_up_windows: int = 3
     max_delay_seconds: float | None = None
-    """A run that could not start within so long after its window is skipped."""
+    """A run that could not start within this time after its window is skipped."""
     jitter_seconds: int | None = None
-    """Spreads the starts over so long; if not given, the server says."""
+    """Spread starts over this time; None: the server's default."""
     overlap: Overlap = Overlap.QUEUE
     max_active: int = 1
     after: After | None = None
     condition: Condition | None = None
     max_consecutive_failures: int | None = 5
-    """So many failures in a row disable the schedule; None never does."""
+    """Consecutive failures that disable the schedule; None: never."""
 
 
 def check_schedule(spec: ScheduleSpec, now: datetime, limits: Limits | None = None) -> list[Fault]:
-    """What is wrong with a definition, each with its path; nothing if it can be used."""
+    """Validate a definition: return its faults, each with its path."""
     faults = Faults()
     validate_job.check_name(spec.name, "name", faults)
     validate_job.check_name(spec.job, "job", faults)
@@ -129,7 +131,7 @@ def check_schedule(spec: ScheduleSpec, now: datetime, limits: Limits | None = No
 
 
 def compute_params(spec: ScheduleSpec, window_at: datetime, given: Container[str] = ()) -> dict[str, str]:
-    """The computed parameters of a window, without those that are given otherwise. Raises ExpressionFailed."""
+    """Compute the parameters of a window, except the given ones. Raises ExpressionFailed."""
     values = {"scheduled_for": say_window(spec.trigger, window_at)}
     return {name: _render(name, spec.computed[name], values) for name in spec.computed if name not in given}
 
@@ -142,15 +144,15 @@ def _render(name: str, template: str, values: expressions.Values) -> str:
 
 
 def _check_computed(spec: ScheduleSpec, now: datetime, faults: Faults) -> None:
-    """Each can be read, and made for a window that comes now: what it sees is a time, whichever window it is."""
+    """Check that each template parses, and renders for a window now: its only input is a time."""
     if len(spec.computed) > MOST_COMPUTED:
-        faults.add("computed", f"there are {len(spec.computed)}, {MOST_COMPUTED} are allowed")
+        faults.add("computed", f"{len(spec.computed)} parameters exceed the limit of {MOST_COMPUTED}")
         return
     values = {"scheduled_for": now.isoformat()}
     for name, template in spec.computed.items():
         path = strict_json.path_to("computed", name)
         if not 1 <= len(name) <= LONGEST_COMPUTED_NAME or strict_json.fault_in_text(name) is not None:
-            faults.add(path, f"its name must have 1 to {LONGEST_COMPUTED_NAME} characters that can be stored")
+            faults.add(path, f"its name must have 1 to {LONGEST_COMPUTED_NAME} storable characters")
             continue
         fault = strict_json.fault_in_text(template) or expressions.check_template(template, COMPUTED_NAMES)
         if fault is None:
@@ -165,7 +167,7 @@ def _check_computed(spec: ScheduleSpec, now: datetime, faults: Faults) -> None:
 def _check_after(spec: ScheduleSpec, after: After, faults: Faults) -> None:
     validate_job.check_name(after.job, "after.job", faults)
     if after.job == spec.job:
-        faults.add("after.job", "a job can't wait for itself")
+        faults.add("after.job", "a job can't depend on itself")
     if after.within_seconds is not None:
         validate_job.check_seconds(after.within_seconds, "after.within_seconds", faults, longest=LONGEST_DELAY_SECONDS)
 
@@ -181,5 +183,5 @@ def _check_condition(condition: Condition, faults: Faults) -> None:
     if path is not None and not (path.startswith("/") and path.isprintable() and len(path) <= LONGEST_PATH):
         faults.add(
             "condition.file_exists",
-            f"must be a path from / on, of at most {LONGEST_PATH} characters that can be seen",
+            f"must be an absolute path of at most {LONGEST_PATH} printable characters",
         )

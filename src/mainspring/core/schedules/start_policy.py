@@ -1,61 +1,70 @@
-"""May the run of a window start: in time, after the other job, not over one that is still going (TRG-8, TRG-12).
+"""Start policy: may a window's run start? In time, after the upstream job, within the overlap limit (TRG-8, TRG-12).
 
     too late ─────────────────────────────► LATE
-    the other job failed, or was skipped ─► SKIPPED     is not through yet ─► WAITING
-    `max_active` runs are still going:
+    upstream job failed or was skipped ───► SKIPPED     has not finished ─► WAITING
+    `max_active` runs are unfinished:
         queue ──────────► WAITING
         skip ───────────► SKIPPED
         cancel_running ─► WAITING, and the oldest are asked to stop; SKIPPED if a newer window waits for the same
     else ─────────────────────────────────► RAN
 
-What would wait while MOST_WAITING windows do already is SKIPPED.
+A window that would wait while MOST_WAITING others do is SKIPPED.
 
-The same function decides a window when it is due and again whenever something it waits for may have changed. It counts
-on being asked for the oldest window of a schedule first, and on runs that it let start being counted as active.
+The same function decides a window when it is due and again whenever its block may have gone. It relies on being called
+for the oldest window of a schedule first, and on runs that it let start being counted as active.
 """
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import assert_never
 
 import msgspec
+from msgspec.structs import replace
 
 from mainspring.core.model.run import FINAL_RUN, RunState
 from mainspring.core.schedules.schedule_spec import After, Overlap, ScheduleSpec
 from mainspring.core.schedules.windows import Outcome, is_too_late
 
 MOST_WAITING = 100
-"""So many windows of a schedule wait in its queue; further ones are skipped. A run that hangs fills no store."""
+"""Limit of waiting windows per schedule; further ones are skipped, so that a hanging run can't fill the store."""
 
 _SATISFYING = frozenset({RunState.SUCCEEDED, RunState.PARTIAL})
 
 
 class Other(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of the job that a schedule waits for."""
+    """State of the job that a schedule waits for."""
 
     window_at: datetime | None = None
-    """Its latest window at or before ours (`triggers.previous_window`), if it has one."""
+    """Its latest window at or before ours (`triggers.previous_window`), if any."""
     outcome: Outcome | None = None
-    """What became of that window; None if it has not been planned yet."""
+    """Outcome of that window; None if it has not been planned yet."""
     run_state: RunState | None = None
-    """Of the run of that window, if there is one."""
+    """State of that window's run, if any."""
     succeeded_at: datetime | None = None
-    """When a run of it last succeeded, whatever its window."""
+    """When a run of it last succeeded, for any window."""
 
 
 class Situation(msgspec.Struct, frozen=True, kw_only=True):
-    """What a decision depends on besides the schedule."""
+    """State that a decision depends on besides the schedule."""
 
     active: int = 0
-    """Runs of the schedule that are not over, without those of backfills: they have a limit of their own."""
+    """Unfinished runs of the schedule, excluding backfills, which have a limit of their own."""
     stopping: int = 0
-    """Those among them that have been asked to stop."""
+    """How many of them have been asked to stop."""
     waiting: int = 0
-    """Older windows of the schedule that wait, without those of backfills."""
+    """Older waiting windows of the schedule, excluding backfills."""
     has_newer: bool = False
-    """Whether a later window waits or is due as well."""
+    """Whether a later window waits or is due."""
     other: Other = Other()
+
+
+class StartGate(StrEnum):
+    """What keeps a window from starting."""
+
+    AFTER = "after"
+    OVERLAP = "overlap"
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,41 +72,46 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
 
     outcome: Outcome
     because: str
+    gate: StartGate | None = None
+    """What blocks a window that waits or is skipped; None: nothing, or its lateness or backfill."""
     to_cancel: int = 0
-    """So many of the oldest active runs, that have not been asked yet, are to be asked to stop."""
+    """How many of the oldest active runs, not asked yet, are to be asked to stop."""
 
 
 def decide_start(
     spec: ScheduleSpec, window_at: datetime, situation: Situation, *, now: datetime, default_jitter_seconds: int = 0
 ) -> Start:
-    """Whether the run of a window is made now, later or not at all."""
+    """Decide whether the run of a window is created now, later or never."""
     if is_too_late(spec, window_at, now, default_jitter_seconds=default_jitter_seconds):
         return Start(outcome=Outcome.LATE, because=f"more than {spec.max_delay_seconds or 0:g} s late")
     if spec.after is not None:
         hindrance = _wait_for_other(spec.after, situation.other, now)
         if hindrance is not None:
-            return if_few_wait(hindrance, situation)
+            return if_few_wait(replace(hindrance, gate=StartGate.AFTER), situation)
     if situation.active >= spec.max_active:
-        return if_few_wait(_overlap(spec, situation), situation)
-    return Start(outcome=Outcome.RAN, because="nothing is in the way")
+        return if_few_wait(replace(_overlap(spec, situation), gate=StartGate.OVERLAP), situation)
+    return Start(outcome=Outcome.RAN, because="not blocked")
 
 
 def if_few_wait(start: Start, situation: Situation) -> Start:
-    """The same decision, unless the window would be one too many that waits."""
+    """Return the decision, or SKIPPED if too many windows wait already."""
     if start.outcome is not Outcome.WAITING or situation.waiting < MOST_WAITING:
         return start
-    return Start(outcome=Outcome.SKIPPED, because=f"{start.because}, and {situation.waiting} windows wait already")
+    because = f"{start.because}, and {situation.waiting} windows are already waiting"
+    return replace(start, outcome=Outcome.SKIPPED, because=because, to_cancel=0)
 
 
 def _wait_for_other(after: After, other: Other, now: datetime) -> Start | None:
-    """Why the other job keeps this one from starting; nothing if it does not."""
+    """Why the upstream job keeps this one from starting; None if it does not."""
     if after.within_seconds is not None:
         if other.succeeded_at is not None and now - other.succeeded_at <= timedelta(seconds=after.within_seconds):
             return None
         because = f"{after.job} has not succeeded in the last {after.within_seconds:g} s"
         return Start(outcome=Outcome.WAITING, because=because)
     if other.window_at is None:
-        return Start(outcome=Outcome.SKIPPED, because=f"{after.job} has no window at or before this one")
+        return Start(
+            outcome=Outcome.SKIPPED, because=f"{after.job} does not exist or has no window at or before this one"
+        )
     window = f"{after.job}'s window {other.window_at:%Y-%m-%dT%H:%M:%SZ}"
     if other.run_state in _SATISFYING:
         return None
@@ -105,12 +119,12 @@ def _wait_for_other(after: After, other: Other, now: datetime) -> Start | None:
         return Start(outcome=Outcome.SKIPPED, because=f"{window} ended {other.run_state}")
     if other.run_state is None and other.outcome not in {None, Outcome.WAITING, Outcome.RAN}:
         return Start(outcome=Outcome.SKIPPED, because=f"{window} did not run: {other.outcome}")
-    return Start(outcome=Outcome.WAITING, because=f"{window} is not through")
+    return Start(outcome=Outcome.WAITING, because=f"{window} has not finished")
 
 
 def _overlap(spec: ScheduleSpec, situation: Situation) -> Start:
     going = "1 run is" if situation.active == 1 else f"{situation.active} runs are"
-    because = f"{going} still going, {spec.max_active} may"
+    because = f"{going} active, the limit is {spec.max_active}"
     match spec.overlap:
         case Overlap.SKIP:
             return Start(outcome=Outcome.SKIPPED, because=because)
@@ -118,8 +132,8 @@ def _overlap(spec: ScheduleSpec, situation: Situation) -> Start:
             return Start(outcome=Outcome.WAITING, because=because)
         case Overlap.CANCEL_RUNNING:
             if situation.has_newer:
-                return Start(outcome=Outcome.SKIPPED, because=f"{because}, and a newer window takes its place")
+                return Start(outcome=Outcome.SKIPPED, because=f"{because}, replaced by a newer window")
             to_cancel = max(0, situation.active - spec.max_active + 1 - situation.stopping)
-            return Start(outcome=Outcome.WAITING, because=f"{because}: cancelled to make room", to_cancel=to_cancel)
+            return Start(outcome=Outcome.WAITING, because=f"{because}: cancelling the oldest", to_cancel=to_cancel)
         case _:
             assert_never(spec.overlap)

@@ -1,16 +1,16 @@
-"""Time zones as stretches of time in which local time differs from UTC by the same offset.
+"""Time zones as stretches of constant offset from UTC.
 
     offset before ──┐ change ┌── offset after
-                    gap       the clocks go forward: the local times between are never shown
-                    overlap   the clocks go back: the local times between are shown twice
+                    gap       clocks go forward: the local times between are never shown
+                    overlap   clocks go back: the local times between are shown twice
 
-What computes with local times walks over stretches and needs no zone for it, only additions. Seconds are counted from
-the beginning of 1970, in UTC or, where a name says so, as the clock on the wall shows them.
+Code that computes with local times walks over stretches and needs only additions. Seconds are counted from the
+beginning of 1970, in UTC or, where a name says so, in wall-clock time.
 
-1. The stretches of a year are without gaps and overlaps in UTC, and cover it whole; none reaches over its ends.
-2. `before` is the offset right before the stretch, also if that was in another year.
+1. The stretches of a year are without gaps and overlaps in UTC, and cover it completely; none crosses its ends.
+2. `before` is the offset right before the stretch, even if that was in another year.
 
-A zone's offset is looked at every second day. The closest two changes since 1990, in all zones, are a week apart.
+A zone's offset is probed every second day. The closest two changes since 1990, in all zones, are a week apart.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 DAY = 86_400
 FIRST_YEAR = 1900
 LAST_YEAR = 9990
-"""Outside of these years nothing happens: the types of the calendar end soon after."""
+"""No windows outside of these years: the calendar types end soon after."""
 
 _LONGEST_NAME = 64
 _NO_PLACES = ("posix/", "right/", "posixrules", "localtime", "Factory")
-"""Files beside the zones: copies, and what depends on the machine. `right/` counts leap seconds."""
+"""Files beside the zones: copies, and machine-dependent ones. `right/` counts leap seconds."""
 _SECOND = timedelta(seconds=1)
 _LOOK_EVERY = 2 * DAY
 _FIRST_SECOND = (datetime.min.replace(tzinfo=UTC) - EPOCH) // _SECOND
@@ -39,50 +39,50 @@ _LAST_SECOND = (datetime.max.replace(tzinfo=UTC) - EPOCH) // _SECOND
 
 
 class Stretch(NamedTuple):
-    """A time in which a zone has one offset."""
+    """A period in which a zone has one offset."""
 
     start: int
-    """In seconds since 1970, UTC; the first that belongs to it."""
+    """In seconds since 1970, UTC, inclusive."""
     end: int
-    """The first that does not."""
+    """Exclusive."""
     offset: int
-    """What is to be added to UTC for local time, in seconds."""
+    """Seconds to add to UTC for local time."""
     before: int
     """The offset right before the start."""
 
 
 @lru_cache(maxsize=1024)
 def find_zone(name: str) -> ZoneInfo | None:
-    """The zone of this IANA name, if there is one."""
+    """Return the zone with this IANA name, or None."""
     if not 1 <= len(name) <= _LONGEST_NAME or name.startswith(_NO_PLACES) or not name.isascii() or "\0" in name:
         return None
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        # No such file, a path out of the directory of zones, a directory, or no zone in it: none is a zone.
+        # No such file, a path outside of the directory of zones, a directory, or no zone in it.
         return None
 
 
 def zone_fault(name: str) -> str | None:
-    """Why there is no zone of this name; nothing if there is one."""
+    """Why there is no zone of this name; None if there is one."""
     if find_zone(name) is not None:
         return None
     shown = name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}..."
-    return f"{shown!a} is no IANA time zone{did_you_mean(shown, available_timezones()) or ', such as Europe/Paris'}"
+    return f"{shown!a} is not an IANA time zone{did_you_mean(shown, available_timezones()) or ', such as Europe/Paris'}"
 
 
 def to_seconds(instant: datetime) -> int:
-    """The second that an instant is in."""
+    """Return the second that contains an instant."""
     return (instant - EPOCH) // _SECOND
 
 
 def to_instant(seconds: int) -> datetime:
-    """The instant at which a second begins."""
+    """Return the instant at which a second begins."""
     return EPOCH + timedelta(seconds=seconds)
 
 
 def stretches_from(zone: ZoneInfo, second: int, *, years: int) -> Iterator[Stretch]:
-    """The stretch that `second` is in and all that follow, to the end of so many years more."""
+    """Yield the stretch that contains `second` and all that follow, to the end of that many years later."""
     year = _year_of(second)
     for each in range(max(year, FIRST_YEAR), min(year + years, LAST_YEAR) + 1):
         for stretch in _stretches(zone, each):
@@ -91,7 +91,7 @@ def stretches_from(zone: ZoneInfo, second: int, *, years: int) -> Iterator[Stret
 
 
 def stretches_back_from(zone: ZoneInfo, second: int, *, years: int) -> Iterator[Stretch]:
-    """The stretch that `second` is in and all before it, the latest first, to the beginning of so many years more."""
+    """Yield the stretch that contains `second` and all before it, latest first, back to that many years earlier."""
     year = _year_of(second)
     for each in range(min(year, LAST_YEAR), max(year - years, FIRST_YEAR) - 1, -1):
         for stretch in reversed(_stretches(zone, each)):
@@ -101,7 +101,7 @@ def stretches_back_from(zone: ZoneInfo, second: int, *, years: int) -> Iterator[
 
 @lru_cache(maxsize=8192)
 def _stretches(zone: ZoneInfo, year: int) -> tuple[Stretch, ...]:
-    """The stretches of one year. About 100 µs, and a tenth of a microsecond when it has been asked before."""
+    """The stretches of one year. About 100 µs, and a tenth of a microsecond when cached."""
     start, end = to_seconds(datetime(year, 1, 1, tzinfo=UTC)), to_seconds(datetime(year + 1, 1, 1, tzinfo=UTC))
     before = _offset(zone, start - 1)
     offset = _offset(zone, start)
@@ -117,7 +117,7 @@ def _stretches(zone: ZoneInfo, year: int) -> tuple[Stretch, ...]:
 
 
 def _find_change(zone: ZoneInfo, old: int, new: int, offset: int) -> int:
-    """The first second that has another offset than `offset`, which `old` has and `new` has not."""
+    """The first second with another offset than `offset`, which `old` has and `new` has not."""
     while new - old > 1:
         middle = (old + new) // 2
         if _offset(zone, middle) == offset:
@@ -134,5 +134,5 @@ def _offset(zone: ZoneInfo, second: int) -> int:
 
 
 def _year_of(second: int) -> int:
-    """The year of a second; of one that no calendar reaches, a year in which nothing happens either."""
+    """The year of a second; beyond the calendar, the nearest year."""
     return to_instant(min(max(second, _FIRST_SECOND), _LAST_SECOND)).year

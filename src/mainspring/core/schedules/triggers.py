@@ -1,13 +1,13 @@
-"""What makes a schedule fire, and the windows that follow from it (TRG-1, TRG-3).
+"""Triggers of schedules, and the windows that follow from them (TRG-1, TRG-3).
 
     cron       an expression in a time zone        `core/schedules/cron/expression.py`
-    interval   every so many seconds, counted from an anchor
+    interval   a fixed number of seconds, counted from an anchor
     once       at one instant
-    event      when an event comes in              windows if it says by when one is expected, otherwise none
-    manual     when somebody asks                  no windows
+    event      on an incoming event                windows only if it sets by when an event is expected
+    manual     on request                          no windows
 
-A window is the one instant that a schedule fires for, in UTC. Windows follow from the trigger alone: whoever asks,
-whenever, gets the same ones. When you add a kind, add it to `Trigger` and to the functions here.
+A window is the instant that a schedule fires for, in UTC. Windows follow from the trigger alone and are the same for
+every caller at any time. When you add a kind, add it to `Trigger` and to the functions here.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ LONGEST_INTERVAL_SECONDS = 366 * 86_400
 LONGEST_EVENT_TYPE = 256
 LONGEST_BUFFER_SECONDS = 7 * 86_400.0
 FILTER_NAMES = frozenset({"event"})
-"""What the filter of an event trigger sees."""
+"""Names available to the filter of an event trigger."""
 _INSTANT = timedelta(microseconds=1)
 
 
 class CronTrigger(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="cron", forbid_unknown_fields=True):
-    """At the times of an expression, as clocks show them in a zone."""
+    """At the times of an expression, in the wall-clock time of a zone."""
 
     cron: str
     timezone: str = "UTC"
@@ -45,7 +45,7 @@ class CronTrigger(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", t
 class IntervalTrigger(
     msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="interval", forbid_unknown_fields=True
 ):
-    """Every so many seconds, whatever clocks do: the anchor, and each multiple of the interval before and after it."""
+    """Every `every_seconds`, independent of clock changes: the anchor plus or minus multiples of the interval."""
 
     every_seconds: int
     anchor_at: datetime = EPOCH
@@ -58,36 +58,36 @@ class OnceTrigger(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", t
 
 
 class Expected(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """By when an event should have come: if none has by then, it runs without, flagged (TRG-7)."""
+    """By when an event is expected: if none has come by then, the run starts without one, flagged (TRG-7)."""
 
     cron: str
     timezone: str = "UTC"
     buffer_seconds: float = 0.0
-    """How long after that time it is still waited for."""
+    """Grace period after that time."""
 
 
 class EventTrigger(
     msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="event", forbid_unknown_fields=True
 ):
-    """When an event of this type comes in, and passes the filter if there is one."""
+    """On an event of this type that passes the filter."""
 
     type: str
     filter: str | None = None
-    """An expression over `event` (its attributes and `data`) that must give true or false."""
+    """An expression over `event` (its attributes and `data`) that must evaluate to true or false."""
     expected: Expected | None = None
 
 
 class ManualTrigger(
     msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="manual", forbid_unknown_fields=True
 ):
-    """When somebody asks, and only then."""
+    """On request only."""
 
 
 Trigger = CronTrigger | IntervalTrigger | OnceTrigger | EventTrigger | ManualTrigger
 
 
 def next_window(trigger: Trigger, after: datetime) -> datetime | None:
-    """The first window after an instant; nothing if there is none."""
+    """Return the first window after an instant, or None."""
     match trigger:
         case CronTrigger():
             return occurrences.next_after(parse(trigger.cron), _zone(trigger), after)
@@ -104,7 +104,7 @@ def next_window(trigger: Trigger, after: datetime) -> datetime | None:
 
 
 def previous_window(trigger: Trigger, until: datetime) -> datetime | None:
-    """The last window up to and including an instant; nothing if there is none. The other's window, for `after`."""
+    """Return the last window up to and including an instant, or None. Also used for the upstream job's window."""
     match trigger:
         case CronTrigger():
             return occurrences.previous_before(parse(trigger.cron), _zone(trigger), until + _INSTANT)
@@ -121,7 +121,7 @@ def previous_window(trigger: Trigger, until: datetime) -> datetime | None:
 
 
 def count_windows(trigger: Trigger, after: datetime, until: datetime) -> int:
-    """How many windows there are after an instant, up to and including another. Never walks over them."""
+    """Count the windows after an instant, up to and including another, without walking over them."""
     if until <= after:
         return 0
     match trigger:
@@ -141,7 +141,7 @@ def count_windows(trigger: Trigger, after: datetime, until: datetime) -> int:
 
 
 def say_window(trigger: Trigger, window_at: datetime) -> str:
-    """A window as people of its trigger's zone write it, in RFC 3339; where the trigger names none, in UTC."""
+    """Format a window in RFC 3339 in its trigger's time zone, or UTC if the trigger has none."""
     match trigger:
         case CronTrigger():
             return window_at.astimezone(_zone(trigger)).isoformat()
@@ -152,14 +152,14 @@ def say_window(trigger: Trigger, window_at: datetime) -> str:
 
 
 def buffer_of(trigger: Trigger) -> timedelta:
-    """How long after a window it is planned: an event that is expected may come so much later."""
+    """How long after a window it is planned: an expected event may be that late."""
     if isinstance(trigger, EventTrigger) and trigger.expected is not None:
         return timedelta(seconds=trigger.expected.buffer_seconds)
     return timedelta(0)
 
 
 def check_trigger(trigger: Trigger, where: str, now: datetime, faults: Faults) -> None:
-    """Name everything that is wrong with a trigger; also what would never fire."""
+    """Report every fault of a trigger, including one that never fires."""
     match trigger:
         case CronTrigger():
             _check_cron(trigger, where, now, faults)
@@ -167,15 +167,15 @@ def check_trigger(trigger: Trigger, where: str, now: datetime, faults: Faults) -
             if not 1 <= trigger.every_seconds <= LONGEST_INTERVAL_SECONDS:
                 faults.add(f"{where}.every_seconds", f"must be from 1 to {LONGEST_INTERVAL_SECONDS}")
             if trigger.anchor_at.tzinfo is None:
-                faults.add(f"{where}.anchor_at", "must say its time zone")
+                faults.add(f"{where}.anchor_at", "must have a time zone")
         case OnceTrigger():
             if trigger.at.tzinfo is None:
-                faults.add(f"{where}.at", "must say its time zone")
+                faults.add(f"{where}.at", "must have a time zone")
             elif trigger.at <= now:
-                faults.add(f"{where}.at", f"is over: now it is {now:%Y-%m-%dT%H:%M:%SZ}")
+                faults.add(f"{where}.at", f"is in the past (now: {now:%Y-%m-%dT%H:%M:%SZ})")
         case EventTrigger():
             if not 1 <= len(trigger.type) <= LONGEST_EVENT_TYPE or not trigger.type.isprintable():
-                faults.add(f"{where}.type", f"must have 1 to {LONGEST_EVENT_TYPE} characters that can be seen")
+                faults.add(f"{where}.type", f"must have 1 to {LONGEST_EVENT_TYPE} printable characters")
             unreadable = None if trigger.filter is None else expressions.check(trigger.filter, FILTER_NAMES)
             if unreadable is not None:
                 faults.add(f"{where}.filter", unreadable)
@@ -188,7 +188,7 @@ def check_trigger(trigger: Trigger, where: str, now: datetime, faults: Faults) -
 
 
 def say_trigger(trigger: Trigger) -> str:
-    """The trigger in words: `every weekday at 05:30 (Europe/Paris)`."""
+    """Describe a trigger: `every weekday at 05:30 (Europe/Paris)`."""
     match trigger:
         case CronTrigger():
             return f"{explain(parse(trigger.cron))} ({trigger.timezone})"
@@ -199,7 +199,7 @@ def say_trigger(trigger: Trigger) -> str:
         case EventTrigger():
             return f"on events of type {trigger.type}{_say_expected(trigger.expected)}"
         case ManualTrigger():
-            return "when somebody asks"
+            return "on request"
         case _:
             assert_never(trigger)
 
@@ -215,7 +215,7 @@ def _check_cron(trigger: CronTrigger, where: str, now: datetime, faults: Faults)
             faults.add(f"{where}.cron", fault.why if fault.where == "cron" else f"{fault.where}: {fault.why}")
     else:
         if unknown is None and next_window(trigger, now) is None:
-            faults.add(f"{where}.cron", "never comes: no month that it names has such a day")
+            faults.add(f"{where}.cron", "cron expression never matches (no such date)")
 
 
 def _check_expected(expected: Expected, where: str, now: datetime, faults: Faults) -> None:
@@ -232,14 +232,14 @@ def _as_cron(expected: Expected) -> CronTrigger:
 def _say_expected(expected: Expected | None) -> str:
     if expected is None:
         return ""
-    waited = f" and {expected.buffer_seconds:g} seconds" if expected.buffer_seconds else ""
-    return f", or without one {say_trigger(_as_cron(expected))}{waited}"
+    waited = f" plus {expected.buffer_seconds:g} seconds" if expected.buffer_seconds else ""
+    return f"; if none is received, {say_trigger(_as_cron(expected))}{waited}"
 
 
 def _zone(trigger: CronTrigger) -> ZoneInfo:
     zone = find_zone(trigger.timezone)
     if zone is None:
-        raise Broken(f"the time zone {trigger.timezone!a} of a schedule is no longer known here")
+        raise Broken(f"the time zone {trigger.timezone!a} of a schedule is unknown on this server")
     return zone
 
 
@@ -251,7 +251,7 @@ def _interval_window(trigger: IntervalTrigger, number: int) -> datetime | None:
     try:
         return _in_utc(trigger.anchor_at + number * _interval(trigger))
     except OverflowError:
-        # Before the first or after the last day that there is: nobody waits for that.
+        # Outside of the calendar.
         return None
 
 
@@ -259,7 +259,7 @@ def _in_utc(at: datetime) -> datetime | None:
     try:
         return at.astimezone(UTC)
     except OverflowError:
-        # On the first or the last day that there is, in a zone that has it and not in UTC.
+        # On the calendar's first or last day, in a zone that has it though UTC has not.
         return None
 
 

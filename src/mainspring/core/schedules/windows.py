@@ -1,20 +1,19 @@
-"""Which windows of a schedule are due, and what becomes of each (TRG-4, TRG-5, TRG-6).
+"""Plan the due windows of a schedule, and the outcome of each (TRG-4, TRG-5, TRG-6).
 
             planned before ─┐                                              ┌─ now
     ────────────────────────┼──●──●──●──●──●──●──●──●──●──●──●──●──●──●──●─┼──●────
                                └ late ──────┘  └ skipped ──┘  └ caught up  └ on time
 
-1. A window is on time if it is the latest that is due and less than `ON_TIME` old; what is due besides it was missed.
-2. Each due window is covered by exactly one fire, and `through_at` moves over all of them: whoever plans next can't see
+1. A window is on time if it is the latest due one and less than `ON_TIME` old; all other due windows were missed.
+2. Each due window is covered by exactly one fire, and `through_at` moves over all of them: the next plan can't see
    them again. Fire and `through_at` are to be committed together.
 3. Nothing is planned before its time, and nothing twice if the clock goes back.
-4. Of a plan at most `max_catch_up_windows` + 3 fires come, however long nobody looked and however often it is due.
+4. A plan has at most `max_catch_up_windows` + 3 fires, however long nothing was planned and however often it fires.
 
-A window by which an event is expected is due only when its buffer is over (`triggers.buffer_of`): all that is said here
-of a window's age counts from then on.
+A window that expects an event is due only after its buffer (`triggers.buffer_of`): its age counts from then on.
 
-A schedule that is paused or disabled is not planned. Who resumes, creates or changes one sets `through_at` to that
-instant, so that no window from before is missed; who creates one may set it to an earlier one, so that some are.
+A paused or disabled schedule is not planned. Resuming, creating or changing one sets `through_at` to that instant, so
+that no earlier window counts as missed; at creation it may be set to an earlier one, so that some do.
 """
 
 from __future__ import annotations
@@ -30,44 +29,44 @@ from mainspring.core.schedules.time_zones import EPOCH
 from mainspring.core.schedules.triggers import Trigger, buffer_of, count_windows, next_window, previous_window
 
 ON_TIME = timedelta(seconds=60)
-"""A failover takes less: a window that comes in it is not missed."""
+"""Longer than a failover: a window that is due during one is not missed."""
 _INSTANT = timedelta(microseconds=1)
 
 
 class Outcome(StrEnum):
-    """What became of a window."""
+    """Outcome of a window."""
 
     RAN = "ran"
     WAITING = "waiting"
-    """It has no run yet: `core/schedules/start_policy.py` decides it again."""
+    """No run yet: `core/schedules/start_policy.py` decides it again."""
     SKIPPED = "skipped"
     LATE = "late"
     CONDITION_FALSE = "condition_false"
 
 
 class Fire(msgspec.Struct, frozen=True, kw_only=True):
-    """One row: a window, or several in a row that nothing came of."""
+    """One row: a window, or several consecutive ones that do not run."""
 
     window_at: datetime
-    """With the schedule and the generation, the key."""
+    """The key, with the schedule and the generation."""
     last_window_at: datetime
     count: int = 1
     outcome: Outcome
     because: str
     start_at: datetime | None = None
-    """When the run is to start; set if the outcome is RAN, and only then."""
+    """When the run is to start; set if and only if the outcome is RAN."""
     is_catch_up: bool = False
     generation: int = 1
-    """More than 1 if a person asked for the window again."""
+    """More than 1 if the window was run again on request."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What is due."""
+    """The due windows."""
 
     fires: tuple[Fire, ...]
     """In order of time. What is RAN here may still have to wait: ask `starts.decide_start`."""
     through_at: datetime
-    """Up to here every window is covered by a fire."""
+    """Every window up to here is covered by a fire."""
     next_at: datetime | None
     """When the next window is due: there is nothing to plan before."""
 
@@ -75,10 +74,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 def plan(
     schedule_id: str, spec: ScheduleSpec, *, through_at: datetime, now: datetime, default_jitter_seconds: int = 0
 ) -> Plan:
-    """What became due after `through_at`, of a schedule that is not paused.
+    """Plan what became due after `through_at`, of a schedule that is not paused.
 
-    First the latest windows are chosen, as many as may run. Those of them that are too late do not. What is before the
-    first that runs becomes a row of late windows and a row of skipped ones.
+    First the latest windows are chosen, as many as may run, without those that are too late. All before the first that
+    runs is collapsed into a row of late windows and a row of skipped ones.
     """
     buffer = buffer_of(spec.trigger)
     until = now - buffer
@@ -110,12 +109,12 @@ def plan(
 def start_of(
     schedule_id: str, spec: ScheduleSpec, window_at: datetime, now: datetime, *, default_jitter_seconds: int = 0
 ) -> datetime:
-    """When the run of a window starts if it is made now: at once, or when its jitter is over."""
+    """When the run of a window starts if it is created now: at once, or after its jitter."""
     return max(now, window_at + jitter(schedule_id, window_at, _jitter_seconds(spec, default_jitter_seconds)))
 
 
 def jitter(schedule_id: str, window_at: datetime, most_seconds: int) -> timedelta:
-    """How long after its window a run starts: from 0 to so many seconds, always the same for the same window."""
+    """Delay of a run after its window: 0 to `most_seconds`, always the same for the same window."""
     if most_seconds == 0:
         return timedelta(0)
     digest = hashlib.sha256(fire_key(schedule_id, window_at, 1).encode()).digest()
@@ -123,17 +122,17 @@ def jitter(schedule_id: str, window_at: datetime, most_seconds: int) -> timedelt
 
 
 def fire_key(schedule_id: str, window_at: datetime, generation: int) -> str:
-    """What makes a run of a window unique, as a text: the idempotency key of the run."""
+    """Unique key of a window's run: the idempotency key of the run."""
     return f"{schedule_id}@{window_at.astimezone(UTC).isoformat()}#{generation}"
 
 
 def is_too_late(spec: ScheduleSpec, window_at: datetime, now: datetime, *, default_jitter_seconds: int = 0) -> bool:
-    """Whether a window may no longer start. The delay that is allowed counts from the end of the jitter."""
+    """Whether a window may no longer start. The allowed delay counts from the end of the jitter."""
     return window_at < _late_before(spec, _jitter_seconds(spec, default_jitter_seconds), now)
 
 
 def upcoming(spec: ScheduleSpec, after: datetime, limit: int) -> list[datetime]:
-    """The next windows, as many as asked for; none if the schedule is disabled."""
+    """Return the next windows, up to `limit`; none if the schedule is disabled."""
     windows: list[datetime] = []
     window = next_window(spec.trigger, after) if spec.enabled else None
     while window is not None and len(windows) < limit:
@@ -174,19 +173,19 @@ def _add(window: datetime | None, buffer: timedelta) -> datetime | None:
     try:
         return None if window is None else window + buffer
     except OverflowError:
-        # After the last day that there is: nobody waits for that.
+        # Outside of the calendar.
         return None
 
 
 def _leave_out(spec: ScheduleSpec, start: datetime, end: datetime, late_before: datetime) -> list[Fire]:
-    """The fires for windows that don't run, from `start` on and before `end`: one for the late, one for the others."""
+    """Fires for windows that don't run, from `start` up to `end`: one for the late, one for the skipped."""
     if start >= end:
         return []
     split = min(end, max(start, late_before))
     late = f"more than {spec.max_delay_seconds or 0:g} s late"
-    skipped = "missed, and what is missed is skipped"
+    skipped = "missed; the policy skips missed windows"
     if spec.missed is Missed.RUN:
-        skipped = f"missed, and only the latest {spec.max_catch_up_windows} are caught up"
+        skipped = f"missed; only the latest {spec.max_catch_up_windows} are caught up"
     return [
         *_collapse(spec.trigger, start, split, Outcome.LATE, late),
         *_collapse(spec.trigger, split, end, Outcome.SKIPPED, skipped),
@@ -194,7 +193,7 @@ def _leave_out(spec: ScheduleSpec, start: datetime, end: datetime, late_before: 
 
 
 def _collapse(trigger: Trigger, start: datetime, end: datetime, outcome: Outcome, because: str) -> list[Fire]:
-    """One fire for all windows from `start` on and before `end`; none if there are none."""
+    """One fire for all windows from `start` up to `end`, if there are any."""
     first, last = next_window(trigger, start - _INSTANT), previous_window(trigger, end - _INSTANT)
     if first is None or last is None or last < first:
         return []

@@ -16,7 +16,7 @@ class ExpectedView(View, frozen=True, kw_only=True):
     """When something is expected to start."""
 
     foresight: str
-    """`range`, `cannot say` or `never`."""
+    """`range`, `unknown` or `never`."""
     basis: str
     """What the range goes by, or why nothing can be said, or why it will never start."""
     earliest: datetime | None = None

@@ -1,7 +1,7 @@
-"""What can be done about a task that waits (OBS-1): only what would change the verdict, as the shard's own rules say.
+"""Suggestions for a waiting task (OBS-1): only what would change the verdict by the shard's own rules.
 
-For each reason there are candidates. Each is tried on a copy (`shard/explain/forecast.py`), and offered if the task
-would start, or would wait for something else; the effect says which. To wait is offered wherever a start is expected.
+Each reason has candidates. Each is tried on a copy (`shard/explain/forecast.py`), and suggested if the task would
+start, or would wait for another cause; the effect says which. Waiting is suggested wherever a start is expected.
 
 If you add a reason: its candidates in `_CANDIDATES`.
 """
@@ -26,6 +26,7 @@ from mainspring.core.placement.task_shapes import Shape
 from mainspring.core.work.isolation import ISOLATION_LABEL
 from mainspring.core.work.work import HANDLER_LABEL
 from mainspring.shard.events import ClearTask, Event, Ruled, UncordonWorker
+from mainspring.shard.explain.findings import lease_count
 from mainspring.shard.explain.forecast import foresee, try_out, try_start
 from mainspring.shard.explain.snapshot import Scene, dissolve, memory_of
 from mainspring.shard.placement import concurrency_groups
@@ -40,7 +41,7 @@ _NO_ADVICE = frozenset({Reason.UNKNOWN, Reason.SCHEDULER_LAG})
 
 
 class _Candidate(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that may help."""
+    """A change that may help."""
 
     kind: ActKind
     says: str
@@ -48,23 +49,23 @@ class _Candidate(msgspec.Struct, frozen=True, kw_only=True):
     supposal: Supposal = AS_IT_IS
     events: tuple[Event, ...] = ()
     scene: Scene | None = None
-    """As things would be, if that is no supposal."""
+    """Another snapshot, if the change is no hypothesis."""
 
 
 class _Case(msgspec.Struct, frozen=True, kw_only=True):
-    """The task that advice is sought for."""
+    """The task that suggestions are made for."""
 
     found: Diagnosis
     scene: Scene
     memory: ShardMemory
-    """Made from the scene, to look at."""
+    """Made from the snapshot, read-only."""
     task: Task
     shape: Shape
     kin: Kin
 
 
 def advise(found: Diagnosis, scene: Scene) -> Diagnosis:
-    """The diagnosis with what is expected, if it waits in a queue, and with what can be done."""
+    """Return the diagnosis with its expected start, if the task is queued, and with suggestions."""
     if found.is_stale() or found.reason in _NO_ADVICE:
         return found
     if found.expected is None and found.state == TaskState.QUEUED:
@@ -82,7 +83,7 @@ def advise(found: Diagnosis, scene: Scene) -> Diagnosis:
 
 
 def _waiting(case: _Case) -> Iterator[Act]:
-    """To wait, where a start is expected, and where something else comes by itself."""
+    """Suggest to wait, where a start is expected or the cause passes without an action."""
     found = case.found
     if found.expected is not None and found.expected.foresight is Foresight.RANGE:
         yield Act(kind=ActKind.WAIT, says=words.wait())
@@ -100,7 +101,7 @@ def _is_going(task: Task) -> bool:
 
 
 def _comes_by_itself(found: Diagnosis) -> str:
-    """What happens if nobody does anything; empty: nothing that is known."""
+    """What happens without an action; empty if not known."""
     numbers = found.numbers
     if found.reason is Reason.WORKER_LOST and "lost_in_seconds" in numbers:
         return words.tried_elsewhere(numbers["lost_in_seconds"])
@@ -112,12 +113,12 @@ def _comes_by_itself(found: Diagnosis) -> str:
 
 
 def _without_trial(case: _Case) -> Iterator[Act]:
-    """What ends a wait by its very nature."""
+    """Suggestions that need no trial."""
     found = case.found
     if found.reason is Reason.DEPENDENCY_NOT_READY:
         failed = [one for one in found.in_the_way if one.kind == "task"]
         if failed:
-            says, command = words.retry([one.id for one in failed], "what failed upstream")
+            says, command = words.retry([one.id for one in failed], "the failed upstream tasks")
             yield Act(kind=ActKind.CHANGE, says=says, command=command, effect=words.STARTS_AFTER)
     if found.reason is Reason.STUCK and found.task is not None and not _is_going(case.task):
         says, command = words.kill_again(found.task)
@@ -129,7 +130,7 @@ def _without_trial(case: _Case) -> Iterator[Act]:
 
 def _tried(case: _Case) -> Iterator[Act]:
     """The candidates that would change the verdict."""
-    if case.task.worker_id is not None:  # it has started, and nothing makes it start
+    if case.task.worker_id is not None:  # it has started
         return
     left = _MOST_TRIED
     for find in _CANDIDATES.get(case.found.reason or Reason.UNKNOWN, ()):
@@ -143,9 +144,9 @@ def _tried(case: _Case) -> Iterator[Act]:
 
 
 def _effect(case: _Case, one: _Candidate) -> str:
-    """What would be then; empty: the same as now."""
+    """The effect of a candidate; empty if it changes nothing."""
     scene = one.scene or case.scene
-    # Others would have workers that it would not: what would hold it up then is not asked for.
+    # A hypothetical worker may help others only: what would block the task then is not asked for.
     is_more = bool(one.supposal.workers)
     tried = try_start(scene, one.supposal) if is_more else try_out(scene, one.supposal, *one.events)
     if tried.worker is not None:
@@ -161,9 +162,9 @@ def _effect(case: _Case, one: _Candidate) -> str:
 
 
 def _smaller(case: _Case) -> Iterator[_Candidate]:
-    """As much as that worker has free which has most of what is asked for; if it is too big, as much as one has.
+    """Request what the worker with the best fit has free; if the task is too big, what one has in total.
 
-    Of its tenant's quota no more than is left. What is kept for the task itself would be free.
+    No more than the remaining quota of its tenant. A reservation of the task itself counts as free.
     """
     is_too_big, asked = case.found.reason is Reason.TOO_BIG, case.shape.resources
     left = _left_of_quota(case)
@@ -179,7 +180,7 @@ def _smaller(case: _Case) -> Iterator[_Candidate]:
 
 
 def _takes(case: _Case, worker: Worker) -> bool:
-    """Whether nothing but size keeps a worker from taking the task."""
+    """Whether only size keeps a worker from taking the task."""
     return _hindrances(case, worker) <= _SIZE
 
 
@@ -189,7 +190,7 @@ def _hindrances(case: _Case, worker: Worker) -> set[Hindrance]:
 
 
 def _left_of_quota(case: _Case) -> Resources:
-    """What the task's tenant may still use, of each resource no more than the task asks for."""
+    """The remaining quota of the task's tenant, of each resource at most what the task requests."""
     memory, tenant, asked = case.memory, case.task.tenant, case.shape.resources
     if tenant not in memory.rules.quotas or case.task.priority is Priority.P0:
         return asked
@@ -206,7 +207,7 @@ def _least(one: Resources, other: Resources) -> Resources:
 
 
 def _most(rooms: list[Resources], asked: Resources) -> Resources | None:
-    """Of these rooms the one in which most of a request fits, as far as it does, in amounts that can be said."""
+    """The part of a request that fits best into one of these capacities, in amounts that can be written exactly."""
     parts = [words.round_down(_least(asked, room)) if not asked.fits(room) else asked for room in rooms]
     wanted = [name for name in NAMES if getattr(asked, name)]
 
@@ -235,7 +236,7 @@ def _unconstrained(case: _Case) -> Iterator[_Candidate]:
 
 
 def _promoted(case: _Case) -> Iterator[_Candidate]:
-    """The next priority above it."""
+    """The next higher priority."""
     if case.task.priority is Priority.P0:
         return
     above = Priority(case.task.priority - 1)
@@ -250,7 +251,7 @@ def _promoted(case: _Case) -> Iterator[_Candidate]:
 
 
 def _more_workers(case: _Case) -> Iterator[_Candidate]:
-    """One more that is as large as the task asks for."""
+    """One more worker, as large as the request."""
     yield _Candidate(
         kind=ActKind.ASK,
         says=words.one_more_worker(case.shape),
@@ -260,7 +261,7 @@ def _more_workers(case: _Case) -> Iterator[_Candidate]:
 
 
 def _uncordoned(case: _Case) -> Iterator[_Candidate]:
-    """A worker that is held, and would take it."""
+    """A cordoned worker that would take it."""
     for worker in case.memory.workers.values():
         if worker.hold and _hindrances(case, worker) == {Hindrance.HELD}:
             says, command = words.uncordon(worker.id)
@@ -277,12 +278,12 @@ def _in_one_piece(case: _Case) -> Iterator[_Candidate]:
 
 
 def _raised(case: _Case) -> Iterator[_Candidate]:
-    """A quota in which the task, and what is in use, has room."""
+    """A quota that fits the task in addition to what is in use."""
     memory, tenant, now = case.memory, case.task.tenant, case.scene.at
     row = memory.rules.quotas.get(tenant)
     if row is None:
         return
-    use, tasks = memory.use.get(tenant, NOTHING) + case.shape.resources, memory.lease_counts.get(tenant, 0) + 1
+    use, tasks = memory.use.get(tenant, NOTHING) + case.shape.resources, lease_count(memory, tenant) + 1
     quota, limits = row.at(now), dict[str, int]()
     for _ in range(len(NAMES) + 1):
         limit = excess(quota, use, tasks)
@@ -308,7 +309,7 @@ def _allowing(quota: Quota, limit: str, most: int) -> Quota:
 
 
 def _widened(case: _Case) -> Iterator[_Candidate]:
-    """One more for each group of it that is full."""
+    """One more for each of its groups that is full."""
     run = case.memory.runs[case.task.run_id]
     for limit in dict.fromkeys((*case.shape.groups, *limits_of(run))):
         group = case.memory.rules.groups.get(limit)
@@ -323,7 +324,7 @@ def _widened(case: _Case) -> Iterator[_Candidate]:
 
 
 def _thawed(case: _Case) -> Iterator[_Candidate]:
-    """Each freeze that holds it."""
+    """The freeze that applies, if any."""
     now, run = case.scene.at, case.memory.runs[case.task.run_id]
     rules = case.memory.rules
     frozen = rules.freeze(case.task.tenant, run.job.spec.name, now)

@@ -1,7 +1,7 @@
-"""Why a queued task that may start finds no room: no worker of its kind, none so large, room in pieces, others first.
+"""Capacity gates of a queued task: no matching worker, none large enough, fragmentation, others first, all full.
 
-The scheduler's own record is `FairQueues.parked`: shapes that found no room. Who goes first is asked of the functions
-that it decides by: strict priority, then `sharing.place_of`.
+The scheduler's own record is `FairQueues.parked`: shapes without capacity. The order is asked of the functions that it
+decides by: strict priority, then `sharing.place_of`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PLACES_COUNTED = 1_000
 
 
 def unmatched(look: Look) -> Hold | None:
-    """No worker is of the kind that it asks for, or only such as get nothing new."""
+    """No worker matches its constraints, or all that match are unavailable."""
     found = look.suiting()
     if found.all_away():
         return Hold(words.MATCH, Reason.NO_MATCHING_WORKER, found.why, partial(_tell_away, found))
@@ -42,7 +42,7 @@ def unmatched(look: Look) -> Hold | None:
 
 
 def oversized(look: Look) -> Hold | None:
-    """Workers of its kind are there, and all are too small for it."""
+    """All matching workers are too small."""
     found = look.suiting()
     if found.suits:
         return None
@@ -52,7 +52,7 @@ def oversized(look: Look) -> Hold | None:
 def _tell_unmatched(look: Look, found: Suiting) -> Finding:
     memory = look.memory
     if not memory.workers:
-        nobody = cannot_say("no worker is there, and nobody knows when one comes")
+        nobody = cannot_say("the pool has no workers")
         verdict = words.no_worker_at_all(memory.shard)
         return Finding(reason=Reason.NO_MATCHING_WORKER, verdict=verdict, says="no workers", expected=nobody)
     lacking, similar = matching.lacks(memory, found)
@@ -79,8 +79,8 @@ def _tell_away(found: Suiting) -> Finding:
     return Finding(
         reason=Reason.NO_MATCHING_WORKER,
         verdict=words.only_away(matching.all_that_is_asked(found.shape), names, len(names)),
-        says=f"{len(names)} that get nothing new",
-        expected=cannot_say("it depends on when they are back"),
+        says=f"{len(names)} unavailable",
+        expected=cannot_say("it depends on when they are available again"),
         in_the_way=shown,
         others_in_the_way=others,
         numbers={"would_do": float(len(names))},
@@ -93,7 +93,7 @@ def _say_away(suit: matching.Suit) -> str:
         return f"{worker.status}"
     if Hindrance.HELD not in suit.kinds:
         return "no claim open"
-    return worker.hold or "leaving"  # why it is held may name people, and is not for everybody
+    return worker.hold or "leaving"  # the reason of a cordon may name people
 
 
 def _tell_too_big(look: Look, found: Suiting) -> Finding:
@@ -101,12 +101,12 @@ def _tell_too_big(look: Look, found: Suiting) -> Finding:
     needs = say_together(say_amounts(look.shape.resources))
     hope = matching.hope(look.memory, look.shape, look.now)
     verdict = words.too_big(needs, "", hope) if short is None else words.too_big(*short, hope)
-    basis = "no worker is large enough, also if it were empty"
+    basis = "no worker has enough total capacity"
     return Finding(
         reason=Reason.TOO_BIG,
         verdict=verdict,
         says=f"needs {needs if short is None else short[0]}",
-        expected=cannot_say(f"{basis}, of those that are here; {hope}") if hope else never(basis),
+        expected=cannot_say(f"{basis} now; {hope}") if hope else never(basis),
         numbers={"workers": float(len(found.alike))},
     )
 
@@ -115,7 +115,7 @@ def _tell_too_big(look: Look, found: Suiting) -> Finding:
 
 
 def in_pieces(look: Look) -> Hold | None:
-    """There is room that is kept for others, or that is enough only if it were in one place."""
+    """Free capacity is reserved for others, or spread over several workers."""
     if not look.is_parked() or look.task.reserved is not None:
         return None
     found = look.suiting()
@@ -135,7 +135,7 @@ def _tell_kept(look: Look, reason: Reason, workers: int, tasks: list[Task]) -> F
     return Finding(
         reason=reason,
         verdict=words.kept_for_others(workers, more_important=reason is Reason.PRIORITY_QUEUE_WAIT),
-        says=f"kept on {words.say_count(workers, 'worker')}",
+        says=f"reserved on {words.say_count(workers, 'worker')}",
         in_the_way=shown,
         others_in_the_way=others,
         numbers={"keepers": float(workers)},
@@ -156,7 +156,7 @@ def _tell_fragmented(look: Look, found: Suiting) -> Finding:
 
 
 def outranked(look: Look) -> Hold | None:
-    """Tasks of higher priority are to be placed before."""
+    """Tasks of higher priority go first."""
     if look.task.reserved is not None:
         return None
     rivals = [
@@ -188,7 +188,7 @@ def _tell_outranked(look: Look, rivals: list[tuple[Priority, Rival]], count: int
 
 
 def outshared(look: Look) -> Hold | None:
-    """Other tenants stand before its own, by their guarantee or by their share."""
+    """Other tenants rank before its own, by guarantee or by share."""
     memory, task, now = look.memory, look.task, look.now
     others = any(priority is task.priority and tenant != task.tenant for priority, tenant in memory.queues.depth)
     if task.reserved is not None or not others:
@@ -204,7 +204,7 @@ def outshared(look: Look) -> Hold | None:
     return Hold(
         words.SHARE,
         Reason.FAIR_SHARE,
-        f"{task.tenant} is at {look.survey.part_of_share(task.tenant):.0%} of its share, and others go first",
+        f"{task.tenant} is at {look.survey.part_of_share(task.tenant):.0%} of its fair share, others go first",
         partial(_tell_outshared, look, mine, first),
     )
 
@@ -216,7 +216,7 @@ def _tell_outshared(look: Look, mine: fair_share.Place, first: list[tuple[fair_s
     shown, others = named(
         InTheWay(
             kind="tenant", id=tenant, tenant=tenant, priority=look.task.priority,
-            says=f"{tenant} (at {look.survey.part_of_share(tenant):.0%} of its share, {count:,} waiting)",
+            says=f"{tenant} (at {look.survey.part_of_share(tenant):.0%} of its fair share, {count:,} waiting)",
         )
         for tenant, count in waiting.items()
     )  # fmt: skip
@@ -233,7 +233,7 @@ def _tell_outshared(look: Look, mine: fair_share.Place, first: list[tuple[fair_s
 
 
 def roomless(look: Look) -> Hold | None:
-    """All that would do is in use, or is being freed for it."""
+    """All matching workers are full, or one is being freed for it."""
     if look.task.reserved is None and not look.is_parked():
         return None
     found = look.suiting()
@@ -277,15 +277,15 @@ def _tell_making_room(look: Look) -> Finding:
     shown, others = named(holder(memory, task, look.now) for task in going)
     return Finding(
         reason=Reason.NO_WORKER_CAPACITY,
-        verdict=words.making_room(room.worker, room.why, room.until, look.now),
-        says=f"kept on {room.worker}",
+        verdict=words.making_room(room.worker, room.why),
+        says=f"reserved on {room.worker}",
         in_the_way=shown,
         others_in_the_way=others,
     )
 
 
 def place_in_line(look: Look) -> int:
-    """How many tasks of its line stand before it."""
+    """How many tasks of its queue are before it."""
     queues, task = look.memory.queues, look.task
     for place, (_, other) in enumerate(queues.peek(task.priority, task.tenant, look.shape, _PLACES_COUNTED)):
         if other is task:
@@ -294,7 +294,7 @@ def place_in_line(look: Look) -> int:
 
 
 def _scarce(look: Look, found: Suiting) -> str:
-    """The resource of which nobody has enough left; cores, if it is none by itself."""
+    """The resource that no worker has enough of; cores, if none alone."""
     wanted, most = look.shape.resources, found.most_free()
     return next((name for name in NAMES if getattr(wanted, name) > getattr(most, name)), NAMES[0])
 
@@ -305,7 +305,7 @@ def _leases(found: Suiting) -> Iterator[Lease]:
 
 
 def _next_room(look: Look, found: Suiting) -> float | None:
-    """In how many seconds the first of those that have its room will usually be done; None: nobody knows."""
+    """Seconds until the first lease that would free enough usually ends; None if unknown."""
     memory, seconds_left = look.memory, lefts(look.memory, look.now)
     first: float | None = None
     for lease in _leases(found):
@@ -319,7 +319,7 @@ def _next_room(look: Look, found: Suiting) -> float | None:
 
 
 def _holders(look: Look, found: Suiting) -> tuple[tuple[InTheWay, ...], int]:
-    """Those that have the room: those that will be done first come first."""
+    """The tasks that hold the capacity, the first to finish first."""
     tasks = [task for lease in _leases(found) for task in islice(lease.members.values(), 1)]
     count = sum(len(suit.worker.leases) for suit in found.here())
     return soonest(look.memory, tasks, look.now, count)

@@ -1,13 +1,13 @@
-"""Why a task is where it is (OBS-1), as its leader sees it: made when somebody asks, from what it decides by.
+"""Diagnose a task (OBS-1) on its leader: made on request, from the state that the leader decides by.
 
-    PENDING              `shard/explain/pending_tasks.py`   upstream, a time, a try, in vain
-    QUEUED               `shard/explain/queued_tasks.py`    its gates, in order: rules, then room
-    ASSIGNED, RUNNING    `shard/explain/running_tasks.py`   as usual, slow, stuck, silent, going
+    PENDING              `shard/explain/pending_tasks.py`   upstream, a time, a retry, or never
+    QUEUED               `shard/explain/queued_tasks.py`    its gates, in order: rules, then capacity
+    ASSIGNED, RUNNING    `shard/explain/running_tasks.py`   as usual, slow, stuck, silent, stopping
     QUARANTINED          the same
-    over                 `core/explain/from_rows.py`         its row says it all
+    final                `core/explain/from_rows.py`        from its row
 
-It changes nothing, costs nothing while nobody asks, and every look is bounded. Acts, and when a task starts that waits
-for room, quota or groups, are added by `shard/explain/advice.py`.
+Read-only, free of cost between requests, and bounded. Suggestions, and the expected start of a task that waits for
+capacity, quota or groups, are added by `shard/explain/advice.py`.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from mainspring.shard.state.memory import ShardMemory
 S = TaskState
 _LONGEST_ID = 200
 _TELLING = (S.QUEUED, S.QUARANTINED, S.ASSIGNED, S.RUNNING, S.PENDING)
-"""Of a run's tasks, those of the first of these states tell most of why it does not go on;"""
+"""Of a run's tasks, those in the first of these states are the most informative;"""
 _TELLING_AT_REST = (S.QUEUED, S.PENDING, *_TELLING)
-"""and these if somebody has paused it, or it is held: what runs goes on, and does not tell of that."""
+"""and these if the run is paused or held: running tasks continue, and are no sign of that."""
 
 
 def diagnose(
     memory: ShardMemory, task_id: str, now: datetime, *, batch: int | None = None, age_seconds: float = 0.0
 ) -> Diagnosis | None:
-    """Why a task is where it is, without acts; None if it is not in memory.
+    """Diagnose a task, without suggestions; None if it is not in memory.
 
-    `batch` is the number of the leader's last batch, and `age_seconds` how long ago that was.
+    `batch` is the number of the leader's last batch, and `age_seconds` its age.
     """
     task = find(memory, task_id)
     if task is None:
@@ -76,7 +76,7 @@ def diagnose(
 
 
 def find(memory: ShardMemory, task_id: str) -> Task | None:
-    """A task by an id that somebody wrote; None also if it is no id at all."""
+    """Find a task by an id from a request; None also if it is no valid id."""
     if not task_id.isascii() or len(task_id) > _LONGEST_ID:
         return None
     task = memory.find(task_id)
@@ -84,10 +84,10 @@ def find(memory: ShardMemory, task_id: str) -> Task | None:
 
 
 def task_to_ask_about(memory: ShardMemory, run_id: str) -> str | None:
-    """Of a run that is in memory, the open task that tells most of why it does not go on; None: there is none.
+    """Return the most informative open task of a run in memory; None if there is none.
 
-    Of those of a state the one that has been in it longest, and of those that are not ready one that waits for a time
-    or for nothing upstream.
+    Of one state the task that has been in it longest; of pending ones one that waits for a time or for nothing
+    upstream.
     """
     run = memory.runs.get(run_id)
     if run is None:
@@ -110,7 +110,7 @@ def _look(look: Look) -> Finding:
 
 
 def _lagging(age_seconds: float) -> Finding:
-    """What is known is too old to say what a task waits for now."""
+    """The state is too old to name a cause."""
     return Finding(
         reason=Reason.SCHEDULER_LAG,
         verdict=words.behind(age_seconds),

@@ -1,6 +1,6 @@
-"""One look at a pool, by which one task or all of its lines may be explained: workers, tenants, rivals.
+"""Shared state of the diagnoses of one pool: workers, tenants, competing queues.
 
-What many lines ask for is found once. Of a large pool some lines are looked at, in all no more than `_MOST_LOOKS`.
+What many queues need is computed once. Of a large pool only some queues are examined, within `_MOST_LOOKS` in total.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ from mainspring.shard.state.run_state import RunMemory
 _LINES_LOOKED_AT = 500
 _MOST_LOOKS = 5_000
 _WORKERS_COMPARED = 8
-"""Somebody competes with a task if one of so many workers that would do for it would do for both."""
+"""A queue competes with a task if one of this many workers that match the task matches both."""
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):
-    """A task that is looked at, and what belongs to it."""
+    """A task under diagnosis, and what belongs to it."""
 
     memory: ShardMemory
     run: RunMemory
     task: Task
     shape: Shape
-    """What it needs of a worker, by now."""
+    """Its current requirements."""
     now: datetime
     survey: Survey
 
     def suiting(self) -> Suiting:
-        """How the workers suit it."""
+        """How the workers match it."""
         return self.survey.suiting(self.task, self.shape)
 
     def is_parked(self) -> bool:
-        """Whether the scheduler has found no room for tasks like it."""
+        """Whether the scheduler has found no capacity for its shape."""
         return self.shape in self.memory.queues.parked
 
 
 class Rival(NamedTuple):
-    """A line that may start something where a task would like to."""
+    """A queue that may start something on the same workers."""
 
     tenant: str
     shape: Shape
@@ -56,40 +56,40 @@ class Rival(NamedTuple):
 
 
 class Survey:
-    """One look at a pool."""
+    """Shared state of the diagnoses of one pool at one moment."""
 
     def __init__(self, memory: ShardMemory, now: datetime) -> None:
         self.memory = memory
         self.now = now
         self.lines = 0
-        """How many lines have been explained by it."""
+        """How many queues have been explained."""
         self._looks_left = _MOST_LOOKS
         self._suitings: dict[Shape, Suiting] = {}
         self._may_start: dict[tuple[Priority, str], bool] = {}
         self._rivals: dict[tuple[Priority, Shape, bool], list[Rival]] = {}
         self.has_left_out = False
-        """There were more rivals than were looked at."""
+        """There were more competing queues than were examined."""
         self._beyond: dict[tuple[Priority, str], tuple[datetime, int, Task] | None] = {}
         self._weight: float | None = None
 
     def look_at(self, task: Task, shape: Shape | None = None) -> Look:
-        """A look at a task that is in memory, in the line of a shape if it is known to be."""
+        """The context of a task in memory, in the queue of a shape if that is known."""
         run, shape = self.memory.runs[task.run_id], shape or self.memory.shape(task)
         return Look(memory=self.memory, run=run, task=task, shape=shape, now=self.now, survey=self)
 
     def shapes_known(self) -> KeysView[Shape]:
-        """For which shapes the workers have been looked at."""
+        """Shapes that the workers have been matched with."""
         return self._suitings.keys()
 
     def suiting(self, task: Task, shape: Shape) -> Suiting:
-        """How the workers suit a shape, of which a task is queued."""
+        """How the workers match a shape, of which a task is queued."""
         found = self._suitings.get(shape)
         if found is None:
             found = self._suitings[shape] = matching.suiting(self.memory, task, shape)
         return found
 
     def part_of_share(self, tenant: str) -> float:
-        """What a tenant uses, as a part of what it is entitled to."""
+        """A tenant's use, as a fraction of its fair share."""
         memory = self.memory
         if self._weight is None:
             self._weight = fair_share.weight_of(memory, fair_share.tenants_here(memory), self.now)
@@ -98,9 +98,9 @@ class Survey:
         return share * self._weight / weight if weight else 0.0
 
     def first_beyond(self, priority: Priority, tenant: str) -> tuple[datetime, int, Task] | None:
-        """The oldest task of a tenant that could be tried, but is beyond its quota: what is younger is not placed.
+        """The oldest task of a tenant that could be tried, but exceeds its quota: younger ones are not placed.
 
-        What alone is too large for the quota is passed over. With since when it is ready and its arrival number.
+        Tasks that alone exceed the quota are skipped. Returned with when it became ready and its arrival number.
         """
         key = priority, tenant
         if key not in self._beyond:
@@ -120,7 +120,7 @@ class Survey:
         return None
 
     def rivals(self, look: Look, priority: Priority) -> list[Rival]:
-        """Lines of a priority that may take what a task waits for. Of many, some are looked at."""
+        """Queues of a priority that may take what a task waits for. Of many, some are examined."""
         kind = without_kin(look.shape)
         key = priority, kind, look.is_parked()
         if key not in self._rivals:
@@ -147,7 +147,7 @@ class Survey:
         return found
 
     def _is_tried(self, look: Look, priority: Priority, tenant: str, shape: Shape) -> bool:
-        """Whether a line is placed as soon as there is room: a parked one does not hold up one that is not."""
+        """Whether a queue is dispatched as soon as there is capacity: a parked one does not block an unparked one."""
         memory = self.memory
         if shape in memory.queues.parked and not look.is_parked():
             return False
@@ -162,7 +162,7 @@ class Survey:
         return known
 
     def _may_be_placed(self, priority: Priority, tenant: str, shape: Shape) -> bool:
-        """Whether no quota, group, freeze or policy holds the oldest task of a line."""
+        """Whether no quota, group, freeze or policy blocks the oldest task of a queue."""
         memory, now = self.memory, self.now
         front = memory.queues.front(priority, tenant, shape)
         if front is None or gates.exceeds(memory, priority, tenant, shape, now) is not None:
@@ -174,6 +174,6 @@ class Survey:
         return concurrency_groups.held_by(memory, head, shape, now) is None
 
     def _spend(self, looks: int) -> bool:
-        """Whether so many more may be looked at."""
+        """Whether this many more may be examined."""
         self._looks_left -= looks
         return self._looks_left >= 0

@@ -1,6 +1,6 @@
-"""What a look at one task has found, and the few things that every such look asks of the memory.
+"""The result of diagnosing one task, and helpers that read the memory.
 
-`shard/explain/diagnose.py` makes a diagnosis of it. Nothing here changes anything, and every look is bounded.
+`shard/explain/diagnose.py` makes a diagnosis of it. Read-only and bounded.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from mainspring.shard.state.memory import ShardMemory
 from mainspring.shard.state.run_state import RunMemory
 
 QUICK, SLOW, HIGHEST = 0.1, 0.9, 0.99
-"""Of how long something took, what a range goes from and to, and what is hardly ever exceeded."""
+"""Percentiles of durations: lower and upper end of a range, and what is rarely exceeded."""
 
 
 _COMPARED = 256
-"""Of those who hold something: so many are compared by when they will be done."""
+"""How many holders are compared by their remaining time."""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found of a task."""
+    """The result for one task."""
 
     reason: Reason | None
     verdict: str
     says: str = ""
-    """What the gate that holds it says in numbers."""
+    """Numbers of the gate that holds it."""
     expected: Expected | None = None
     gates: tuple[Gate, ...] = ()
     in_the_way: tuple[InTheWay, ...] = ()
@@ -45,23 +45,23 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Usual(msgspec.Struct, frozen=True, kw_only=True):
-    """How long a task usually takes, in seconds."""
+    """Usual duration of a task, in seconds."""
 
     quick: float
     middle: float
     slow: float
     highest: float
     samples: int
-    """Of so many; 0: its definition says so."""
+    """Number of samples; 0: from its definition."""
 
 
 def name_of(memory: ShardMemory, task: Task) -> str:
-    """What people call a task: `tenant/job/task`."""
+    """Display name of a task: `tenant/job/task`."""
     return from_rows.name_of(task, memory.runs[task.run_id].job.spec.name)
 
 
 def usual(memory: ShardMemory, task: Task) -> Usual | None:
-    """How long a task usually takes, by its latest successes, or by its definition; None: nobody knows."""
+    """Usual duration of a task, by its latest successes, or by its definition; None if unknown."""
     run = memory.runs[task.run_id]
     known = _usual(memory, task.tenant, run.job.spec.name, task.name)
     if known is not None:
@@ -73,7 +73,7 @@ def usual(memory: ShardMemory, task: Task) -> Usual | None:
 
 
 def usual_of_run(memory: ShardMemory, run: RunMemory) -> Usual | None:
-    """How long runs of the same job usually take."""
+    """Usual duration of runs of the same job."""
     return _usual(memory, run.run.tenant, run.job.spec.name, "")
 
 
@@ -86,14 +86,14 @@ def _usual(memory: ShardMemory, tenant: str, job: str, name: str) -> Usual | Non
 
 
 def elapsed(task: Task, now: datetime) -> float:
-    """For how long an attempt has run."""
+    """How long an attempt has run."""
     return 0.0 if task.started_at is None else max(0.0, (now - task.started_at).total_seconds())
 
 
 def lefts(memory: ShardMemory, now: datetime) -> Callable[[Task], float | None]:
-    """Of tasks that workers hold, how long each will usually take from now on; None: nobody knows.
+    """Return a function for the usual remaining time of running tasks; None if unknown.
 
-    What is usual is found once for all that are alike: it takes 7 µs, and hundreds may hold what one waits for.
+    Usual durations are computed once per kind of task: it takes 7 µs, and hundreds may hold what one waits for.
     """
     known: dict[tuple[str, str, str], Usual | None] = {}
 
@@ -108,18 +108,18 @@ def lefts(memory: ShardMemory, now: datetime) -> Callable[[Task], float | None]:
 
 
 def say_held(memory: ShardMemory, task: Task, now: datetime) -> str:
-    """A task that a worker holds, with how long it has run and may take."""
+    """Format a running task, with its elapsed and usual time."""
     return f"{full_name(task)} ({_say_running(memory, task, now)})"
 
 
 def holder(memory: ShardMemory, task: Task, now: datetime) -> InTheWay:
     """A task that holds what another waits for."""
     where = f" on {task.worker_id}" if task.worker_id else ""
-    return in_the_way(memory, task, f"{_say_running(memory, task, now)}{where}")
+    return blocking_task(memory, task, f"{_say_running(memory, task, now)}{where}")
 
 
 def say_often(known: Usual | None) -> str:
-    """How long something usually takes, for the middle of a sentence."""
+    """Format a usual duration, for the middle of a sentence."""
     return "" if known is None else f", usually {say_seconds(known.middle)}"
 
 
@@ -131,17 +131,17 @@ def _say_running(memory: ShardMemory, task: Task, now: datetime) -> str:
 
 def waiter(memory: ShardMemory, task: Task, now: datetime) -> InTheWay:
     """A task that is ahead of another."""
-    return in_the_way(memory, task, f"queued {say_seconds((now - task.since).total_seconds())}")
+    return blocking_task(memory, task, f"queued {say_seconds((now - task.since).total_seconds())}")
 
 
-def in_the_way(memory: ShardMemory, task: Task, doing: str) -> InTheWay:
-    """A task, by name, tenant and priority, and what it does."""
+def blocking_task(memory: ShardMemory, task: Task, doing: str) -> InTheWay:
+    """A task as a blocker: name, priority and activity."""
     says = f"{name_of(memory, task)} ({task.priority.name}, {doing})"
     return InTheWay(kind="task", id=task.id, says=says, tenant=task.tenant, priority=task.priority)
 
 
 def named(found: Iterable[InTheWay], count: int | None = None) -> tuple[tuple[InTheWay, ...], int]:
-    """The first of those that are in the way, and how many more there are of so many."""
+    """The first blockers, and how many more there are of `count`."""
     listed: Sequence[InTheWay] = tuple(found)
     total = len(listed) if count is None else count
     shown = tuple(listed[:MOST_NAMED])
@@ -149,7 +149,7 @@ def named(found: Iterable[InTheWay], count: int | None = None) -> tuple[tuple[In
 
 
 def soonest(memory: ShardMemory, tasks: Iterable[Task], now: datetime, count: int) -> tuple[tuple[InTheWay, ...], int]:
-    """Those of so many that hold what is waited for: who will be done first comes first."""
+    """The holders of what is waited for, those with the least remaining time first."""
     seconds_left = lefts(memory, now)
 
     def left(task: Task) -> float:
@@ -160,22 +160,27 @@ def soonest(memory: ShardMemory, tasks: Iterable[Task], now: datetime, count: in
     return named((holder(memory, task, now) for task in first), count)
 
 
+def lease_count(memory: ShardMemory, tenant: str) -> int:
+    """Live leases of a tenant."""
+    return memory.lease_counts.get(tenant, 0)
+
+
 def never(basis: str) -> Expected:
     """It will never start."""
     return Expected(foresight=Foresight.NEVER, basis=basis)
 
 
 def cannot_say(basis: str) -> Expected:
-    """Nothing can be said of when it starts."""
+    """Its start is unknown."""
     return Expected(foresight=Foresight.CANNOT_SAY, basis=basis)
 
 
 def between(now: datetime, quick: float, slow: float, basis: str) -> Expected:
-    """It starts after so many seconds, from the quickest to the slowest."""
+    """It starts within this range of seconds."""
     earliest, latest = now + timedelta(seconds=quick), now + timedelta(seconds=max(quick, slow))
     return Expected(foresight=Foresight.RANGE, basis=basis, earliest=earliest, latest=latest)
 
 
 def at(instant: datetime, basis: str) -> Expected:
-    """It starts then."""
+    """It starts at this instant."""
     return Expected(foresight=Foresight.RANGE, basis=basis, earliest=instant, latest=instant)

@@ -1,8 +1,8 @@
-"""When will a task start, and what would happen if (OBS-1)? Answered by the shard's own rules on a copy.
+"""Forecast of a task's start, as things are or under a hypothesis (OBS-1), by the shard's own rules on a copy.
 
-A scene (`copy_around`) is played several times (`shard/explain/forecast_engine.py`), each time with other durations out
-of those that were usual lately. The range of the starts, and a little more, is what is expected. Where the task does
-not start within the placements that are played, the pace that was seen tells of the rest.
+A snapshot (`copy_around`) is simulated several times (`shard/explain/forecast_engine.py`), each time with other
+durations drawn from recent ones. The expected range is the range of the starts, with a margin. If the task does not
+start within the simulated placements, the rest is extrapolated from the throughput.
 """
 
 from __future__ import annotations
@@ -26,57 +26,57 @@ from mainspring.shard.explain.snapshot_copy import copy_around, count_ahead
 __all__ = ["Scene", "Tried", "copy_around", "foresee", "suppose", "try_out", "try_start"]
 
 MOST_PLACEMENTS, MOST_TURNS = 100, 60
-"""In one play. A turn takes 0.1 to 0.4 ms, by the number of lines."""
+"""Per forecast. A turn takes 0.1 to 0.4 ms, depending on the number of queues."""
 _FOR_THE_PACE, _PLAYS_FOR_THE_PACE = 8, 2
-"""Where so much is ahead of a task that its start follows from the pace (`FAR`)."""
+"""Where the start is extrapolated from the throughput (`FAR`)."""
 _WORK_IN_ALL = 50
-"""Placements and turns in all plays of a scene: beyond that no further one is begun."""
+"""Placements and turns in all forecasts of a snapshot: beyond that no further one is started."""
 _LEAST_PLAYS, _MOST_PLAYS = 3, 6
 _LEAST_PACE = 0.25
-"""Of the pace that was seen: if no more than that is left by what comes meanwhile, nobody knows when a turn comes."""
+"""Fraction of the throughput that must be left by newer, more important work; below that the start is unknown."""
 _WIDEST_SECONDS, _WIDEST_TIMES = 600.0, 10.0
-"""A range that is wider than this, and than so many times its beginning, says nothing."""
+"""A range that is wider than this, and than this multiple of its beginning, is useless."""
 _MARGIN_OF_SPREAD = 0.3
-"""The earliest and the latest start of a few plays are not the earliest and the latest there could be."""
+"""The earliest and the latest start of a few forecasts are not the extremes."""
 _MARGIN_OF_WAIT = 0.25
 _MARGIN_OF_PACE = 0.4
-"""Where the pace was extrapolated."""
+"""Where the throughput was extrapolated."""
 _MARGIN_OF_NEWCOMERS = 0.3
-"""For each priority above its own: what comes meanwhile goes first."""
+"""For each priority above its own: newer work goes first."""
 _LEAST_MARGIN_SECONDS = 3.0
 
 
 _NO_WORKER = frozenset({Reason.NO_MATCHING_WORKER, Reason.TOO_BIG})
-_TOO_MUCH_COMES = "that depends on how much comes meanwhile that is more important"
+_TOO_MUCH_COMES = "it depends on how much work of higher priority arrives"
 
 
 class Tried(msgspec.Struct, frozen=True, kw_only=True):
-    """What would be in the next turn."""
+    """The result of the next turn."""
 
     worker: str | None = None
-    """Where the task would start, at once or as soon as the victims are gone."""
+    """Where the task would start, at once or as soon as the victims have ended."""
     victims: tuple[Victim, ...] = ()
     found: Diagnosis | None = None
-    """What would hold it up, if it would not start."""
+    """What would block it, if it would not start."""
 
 
 class _Start(msgspec.Struct, frozen=True, kw_only=True):
-    """How one play went."""
+    """The result of one forecast."""
 
     seconds: float | None
-    """Until the task starts; None: it does not, as far as can be known."""
+    """Until the task starts; None: it does not, as far as is known."""
     placed: int
     by_pace: bool = False
     play: Play
 
 
 def foresee(scene: Scene) -> Expected:
-    """When the task of a scene is expected to start, as things are."""
+    """When the task of a snapshot is expected to start, as things are."""
     return _foresee(scene, AS_IT_IS)
 
 
 def suppose(scene: Scene, supposal: Supposal) -> Outcome:
-    """What would be if these changes were made now."""
+    """The result of these changes, made now."""
     tried = try_out(scene, supposal)
     found, now = tried.found, tried.worker is not None
     return Outcome(
@@ -92,7 +92,7 @@ def suppose(scene: Scene, supposal: Supposal) -> Outcome:
 
 
 def try_out(scene: Scene, supposal: Supposal = AS_IT_IS, *events: Event) -> Tried:
-    """Whether the task would start now if these changes were made, and this happened, and if not what would hold it."""
+    """Whether the task would start now with these changes and events, and if not what would block it."""
     play = _begun(scene, supposal, events)
     tried = _start_in(play)
     if tried.worker is None:
@@ -102,7 +102,7 @@ def try_out(scene: Scene, supposal: Supposal = AS_IT_IS, *events: Event) -> Trie
 
 
 def try_start(scene: Scene, supposal: Supposal) -> Tried:
-    """The same, without what would hold it: to find that out takes as long as the rest."""
+    """The same, without what would block it, which takes as long as the rest."""
     play = _begun(scene, supposal)
     tried = _start_in(play)
     play.end()
@@ -110,7 +110,7 @@ def try_start(scene: Scene, supposal: Supposal) -> Tried:
 
 
 def _begun(scene: Scene, supposal: Supposal, events: tuple[Event, ...] = ()) -> Play:
-    """A play that has had its first turn."""
+    """A forecast after its first turn."""
     play = begin(scene, supposal)
     play.say(*events)
     play.hurry()
@@ -132,14 +132,14 @@ def _at_once(scene: Scene, *, makes_room: bool) -> Expected:
     grace = scene.tuning.preemption_grace_seconds if makes_room else 0.0
     return Expected(
         foresight=Foresight.RANGE,
-        basis="as soon as those that make room are gone" if makes_room else "nothing holds it up",
+        basis="once the preempted tasks have ended" if makes_room else "nothing blocks it",
         earliest=scene.at,
         latest=scene.at + timedelta(seconds=grace + _LEAST_MARGIN_SECONDS),
     )
 
 
 def _expect(scene: Scene, supposal: Supposal, found: Diagnosis | None) -> Expected:
-    """When it would start that does not start now. If no worker would do, the diagnosis says whether one may come."""
+    """When a task that does not start now would start. Without a match, the diagnosis says whether one may come."""
     if found is not None and found.expected is not None and found.reason in _NO_WORKER:
         return found.expected
     return _foresee(scene, supposal)
@@ -162,7 +162,7 @@ def _foresee(scene: Scene, supposal: Supposal) -> Expected:
     if scene.extent.is_far():
         least = most = _PLAYS_FOR_THE_PACE
     while len(starts) < least or (work < _WORK_IN_ALL and len(starts) < most):
-        # The one of hope is not the first: where nothing can be said, the others tell so.
+        # The optimistic forecast is not the first: where the start is unknown, the others show it.
         start = _play(begin(scene, supposal, seed=len(starts), hopes=len(starts) == 1))
         unsaid = _unsaid(start)
         start.play.end()
@@ -176,14 +176,14 @@ def _foresee(scene: Scene, supposal: Supposal) -> Expected:
 
 
 def _unsaid(start: _Start) -> Expected | None:
-    """What is to be said if a play has not led to a start."""
+    """What to return if a forecast has not led to a start."""
     if start.seconds is not None:
         return None
     return cannot_say(_TOO_MUCH_COMES) if start.by_pace else _cannot_say(start.play)
 
 
 def _play(play: Play) -> _Start:
-    """Let a scene go on until its task starts, nothing more can be said, or there is a pace to go by."""
+    """Simulate until the task starts, nothing more can change, or the throughput is known."""
     is_far, is_over = play.scene.extent.is_far(), False
     placements, turns = (_FOR_THE_PACE, _FOR_THE_PACE) if is_far else (MOST_PLACEMENTS, MOST_TURNS)
     play.settle()
@@ -198,7 +198,7 @@ def _play(play: Play) -> _Start:
 
 
 def _by_pace(play: Play, passed: float) -> float | None:
-    """When the task starts if those that are ahead of it go on as they did; None: as much comes as goes."""
+    """When the task starts if the queue ahead of it keeps its throughput; None if as much arrives as is started."""
     extent, mine = play.scene.extent, play.mine()
     ahead = 0 if play.has_started() else count_ahead(play.memory, mine)
     left = max(ahead, extent.ahead - play.placed)
@@ -226,26 +226,26 @@ def _range(scene: Scene, starts: list[_Start]) -> Expected:
 
 def _say_basis(scene: Scene, starts: list[_Start], by_pace: bool) -> str:
     play, extent = starts[-1].play, scene.extent
-    said = [f"by the usual durations of {say_count(play.by_usual, 'running task')}"] if play.by_usual else []
+    said = [f"from the usual durations of {say_count(play.by_usual, 'running task')}"] if play.by_usual else []
     before = extent.ahead if by_pace else sum(start.placed for start in starts) // len(starts)
     before -= 0 if by_pace or not before else 1
     said += [f"{'about ' if by_pace else ''}{before:,} before it"] if before else []
     if by_pace:
-        said.append(f"by the pace of the first {play.placed:,}")
+        said.append(f"from the throughput of the first {play.placed:,}")
     if extent.part < 1:
-        said.append(f"as {len(scene.workers):,} of {extent.workers:,} workers tell")
-    return "; ".join(said) or "by the rules that hold it up"
+        said.append(f"from a sample of {len(scene.workers):,} of {extent.workers:,} workers")
+    return "; ".join(said) or "from the rules that block it"
 
 
 def _cannot_say(play: Play) -> Expected:
-    """Nothing that is known leads to a start: what it would take."""
+    """No known event leads to a start: what it would take."""
     found = diagnose(play.memory, play.scene.task_id, play.now)
     if found is not None and found.expected is not None and found.expected.foresight is not Foresight.RANGE:
         return found.expected
     if play.unknown:
-        return cannot_say(f"nobody knows how long {say_count(play.unknown, 'running task')} will take")
-    return cannot_say("nothing that is known would let it start")
+        return cannot_say(f"the duration of {say_count(play.unknown, 'running task')} is unknown")
+    return cannot_say("no known event would let it start")
 
 
 def _say_nobody(scene: Scene) -> str:
-    return f"none of {say_count(scene.extent.workers, 'worker')} would do, even if it were empty"
+    return f"none of {say_count(scene.extent.workers, 'worker')} matches, even when idle"

@@ -1,13 +1,13 @@
-"""A scene goes on, on a clock of its own: a real shard decides, and those around it do what they usually do.
+"""Simulate a snapshot on a clock of its own: a real shard decides, tasks and workers behave as they usually do.
 
-    a task that is placed      starts at once, and ends after one of the durations that its like had lately
-    one that runs              ends after what is left of one that was longer than it has run so far
-    one that is asked to stop  goes within its grace; one that is called back and has not started, at once
+    a task that is placed      starts at once, and ends after a duration drawn from recent ones of its kind
+    one that runs              ends after the rest of a duration longer than it has run so far
+    one that is asked to stop  ends within its grace; one that is recalled and has not started, at once
     the limits of groups       are granted as far as they reach; of a rate, as its period allows
 
-Which of the durations is drawn at random, from a seed: the same scene and seed play the same. As much
-comes as has come lately. In a play of hope nothing comes, and what has run longer than any before, or has never ended,
-ends soon; otherwise it stays.
+Durations are drawn at random, from a seed: the same snapshot and seed give the same forecast. New work arrives at the
+recent rate. In the optimistic forecast nothing arrives, and tasks that have run longer than any before, or never ended,
+end soon; otherwise they continue.
 """
 
 from __future__ import annotations
@@ -38,12 +38,13 @@ from mainspring.shard.state.memory import LONGEST_TURN_SECONDS
 from mainspring.shard.state.run_state import RunMemory
 
 HORIZON = timedelta(days=2)
-"""What would happen later is not worth saying."""
+"""Later starts are not reported."""
 _TICK = timedelta(milliseconds=10)
 """After a timer's time, so that no rounding is between it and its turn."""
 _SHARP_TURNS, _BLUR, _MOST_BLUR = 20, 0.004, 0.06
-"""What ends at about the same time ends in one turn, if there have been many: as a part of the time that has passed,
-which grows with the turns. It makes large rooms where there would be small ones, and so is kept small itself."""
+"""After many turns, tasks that end at about the same time end in one turn: as a fraction of the time that has passed,
+which grows with the turns. It merges small gaps into large ones, and so is kept small.
+"""
 _TURNS_AT_ONCE = 16
 _SOON_SECONDS = 1.0
 _MOST_TAKES = 32
@@ -51,7 +52,7 @@ S = TaskState
 
 
 class _Alike(msgspec.Struct, frozen=True):
-    """A task of which there may be more, as the one task of a run."""
+    """A task that further ones can be made from, each as the only task of a run."""
 
     task: Task
     run: Run
@@ -59,42 +60,42 @@ class _Alike(msgspec.Struct, frozen=True):
 
 
 class _More(msgspec.Struct):
-    """The rest of a line that was not copied whole: more like its last."""
+    """The rest of a queue that was not copied completely: more tasks like its last."""
 
     alike: _Alike
     left: int
 
 
 class Play:
-    """One way in which things may go on from a scene."""
+    """One simulated future of a snapshot."""
 
     def __init__(self, scene: Scene, seed: int = 0, *, hopes: bool = False) -> None:
         self.scene = scene
         self.now = scene.at
-        self.shard = Shard(scene.shard, seed=(-1, seed), tuning=scene.tuning)  # no id of it is any that exists
+        self.shard = Shard(scene.shard, seed=(-1, seed), tuning=scene.tuning)  # so that none of its ids exists
         self.memory = self.shard.memory
         fill(self.memory, scene)
         self.turns = 0
         self.placed = 0
-        """How many tasks have been placed so far, or groups of them."""
+        """Groups of tasks placed so far."""
         self.by_usual = 0
-        """Of how many tasks that run it is known how long they take."""
+        """Running tasks with a known usual duration."""
         self.unknown = 0
-        """And of how many it is not."""
+        """Running tasks without."""
         self.asked_to_go: dict[str, Task] = {}
-        """Tasks that were asked to make room for the one that this is about, as they were."""
+        """Tasks that were asked to stop for the one under diagnosis, as they were."""
         self._random = Random(seed)
         self._hopes = hopes
         self._ends: list[tuple[datetime, int, str]] = []
         self._count = 0
         self._events: list[happened.Event] = []
         self._starts: list[happened.Event] = []
-        """What has started since the last turn: nobody has to hear of that at once."""
+        """Starts since the last turn, delivered with the next one."""
         self._last_turn = scene.at
         self._more: dict[Line, _More] = {}
         self._others = _parts_of_others(scene)
         self._kept = {task_id for kept in self.memory.kept_rooms.values() for task_id in kept}
-        """Tasks for which room was kept already."""
+        """Tasks that had a reservation already."""
         self._rates: dict[str, LimitRow] = {}
         for task_id, left in scene.extent.left_out.items():
             last = self._task(task_id)
@@ -105,7 +106,7 @@ class Play:
             self._go_on(list(lease.members))
 
     def mine(self) -> Task:
-        """The task that this is about."""
+        """The task under diagnosis."""
         return self._task(self.scene.task_id)
 
     def has_started(self) -> bool:
@@ -113,24 +114,24 @@ class Play:
         return self.mine().worker_id is not None
 
     def say(self, *events: happened.Event) -> None:
-        """Let this happen in the next turn."""
+        """Add events to the next turn."""
         self._events += events
 
     def hurry(self) -> None:
-        """Let the line of the task that this is about be looked at in the next turn, as it is within a second."""
+        """Let the queue of the task under diagnosis be checked in the next turn, as it is within a second."""
         mine = self.mine()
         shape = self.memory.shape(mine)
         self.memory.needs.hurry(mine.priority, self.memory.life, lambda other: other == shape)
 
     def settle(self) -> None:
-        """Let the shard decide until it waits for time to pass."""
+        """Run turns until the shard waits for time to pass."""
         for _ in range(_TURNS_AT_ONCE):
             self._turn()
             if self.has_started() or not (self._events or self.shard.has_more()):
                 return
 
     def step(self) -> bool:
-        """Let time pass until something happens; False if nothing will."""
+        """Advance to the next event; False if there is none."""
         due = self._next()
         if due is None or due - self.scene.at > HORIZON:
             return False
@@ -143,14 +144,14 @@ class Play:
         return True
 
     def end(self) -> None:
-        """Nobody asks for more than what was counted."""
+        """Discard the memory; only the counters are read afterwards."""
         dissolve(self.memory)
 
     def is_still(self) -> bool:
-        """Whether nothing is under way that could let anything start.
+        """Whether nothing pending could let anything start.
 
-        Nothing ends, nothing comes, and each line that found no room has been looked at again. Timers of further looks,
-        and of room that is kept since, lead to nothing then: where it was not enough it never will be.
+        Nothing ends, nothing arrives, and each queue without capacity has been checked again. Timers of further checks,
+        and of reservations made since, change nothing then.
         """
         if self._ends or self._newcomers or (self.now - self.scene.at).total_seconds() <= LOOK_AGAIN_SECONDS:
             return False
@@ -194,12 +195,12 @@ class Play:
                 case effects.TakeAllowance():
                     self._allow(effect)
                 case _:
-                    pass  # what is said to people and to the store changes nothing here
+                    pass  # notifications and store effects change nothing here
 
     # tasks
 
     def _go_on(self, attempts: list[str]) -> None:
-        """The attempts of one lease: the first of them runs, or starts now, and the others follow one by one."""
+        """The attempts of one lease: the first one runs, or starts now, and the others follow one by one."""
         for attempt in attempts:
             task = self.memory.attempts.get(attempt)
             if task is None:
@@ -230,7 +231,7 @@ class Play:
         heapq.heappush(self._ends, (at, self._count, attempt))
 
     def _stop(self, attempt: str) -> None:
-        """A task that is asked to stop goes within its grace, sooner rather than later."""
+        """A task that is asked to stop ends within its grace, sooner rather than later."""
         task = self.memory.attempts.get(attempt)
         if task is None or task.stop is None:
             return
@@ -252,7 +253,7 @@ class Play:
         return kind(worker=worker, session=self.memory.workers[worker].session, **fields)
 
     def _seconds(self, task: Task) -> float | None:
-        """How long a task will run from now on; None: nobody knows."""
+        """How long a task will run from now on; None if unknown."""
         run = self.memory.runs[task.run_id]
         ran = (self.now - task.started_at).total_seconds() if task.started_at is not None else 0.0
         spec = run.spec(task.position)
@@ -267,7 +268,7 @@ class Play:
         return _SOON_SECONDS + self._random.random() * ran / 4 if self._hopes else None
 
     def _fill_up(self, task_id: str) -> None:
-        """One of a line has been placed: if there are more than were copied, another one like the last stands there."""
+        """Replace a task that was placed from a queue that was not copied completely."""
         task = self._task(task_id)
         shape = self.memory.shape(task)
         more = self._more.get((task.priority, task.tenant, shape))
@@ -284,16 +285,16 @@ class Play:
         self.memory.queues.depth[key] = self.memory.queues.depth.get(key, 0) + 1
         self.memory.queues.put_back(like, shape)
 
-    # what comes meanwhile
+    # arrivals
 
     def overtaking_per_second(self) -> float:
-        """How many come in a second that are more important than the task that this is about."""
+        """Arrivals per second that are more important than the task under diagnosis."""
         mine = self.mine().priority
         above = sum(one.task.priority < mine for one in self._newcomers)
         return self.scene.arrivals_per_second * above / max(1, len(self._newcomers))
 
     def _arrive(self, until: datetime) -> None:
-        """Let as much come as has come lately in as much time, and like that."""
+        """Let new work arrive at the recent rate and of the recent kinds."""
         while self._newcomers and self._next_arrival <= until:
             alike = self._random.choice(self._newcomers)
             self.say(happened.RunArrived(run=self._new_run(alike), job=alike.job))
@@ -341,7 +342,7 @@ class Play:
 
 
 def _parts_of_others(scene: Scene) -> dict[str, int]:
-    """What other pools have of the limits of which this one asked for more than it got."""
+    """The shares of other pools in the limits of which this one requested more than it got."""
     book, groups = scene.gates.book, scene.gates.rules.groups
     return {
         limit: max(0, groups[limit].most - book.shares.get(limit, 0))
@@ -351,8 +352,7 @@ def _parts_of_others(scene: Scene) -> dict[str, int]:
 
 
 def _taken_before(scene: Scene, wish: Wish) -> LimitRow:
-    """What may have been taken of a rate: if the store said when there is more, all that it lets in in truth, evenly
-    until then."""
+    """What may have been taken of a rate: if the store said when there is more, its real limit, evenly until then."""
     more_at, group = scene.gates.book.not_before.get(wish.limit), scene.gates.rules.groups.get(wish.limit)
     if more_at is None or group is None:
         return LimitRow(limit=wish.limit, takes=(), counts_until=scene.at)
@@ -364,5 +364,5 @@ def _taken_before(scene: Scene, wish: Wish) -> LimitRow:
 
 
 def _alone(job: Job, position: int) -> Job:
-    """A job with one of these tasks and nothing else."""
+    """A job with only one of these tasks."""
     return replace(job, tasks=(job.tasks[position],), upstream=((),), downstream=((),), shapes=(job.shapes[position],))

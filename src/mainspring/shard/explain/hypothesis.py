@@ -1,6 +1,6 @@
-"""A supposal is carried out in a play: as those would who change it in truth, by the same events.
+"""Apply a hypothesis to a forecast, by the same events as real changes.
 
-What the task itself asks for is changed where it is defined, before the play begins: it has come only now, then.
+Changes of the task's request are made in its definition before the forecast begins: it counts as newly submitted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NOBODY = "what if"
 
 
 def begin(scene: Scene, supposal: Supposal = AS_IT_IS, *, seed: int = 0, hopes: bool = False) -> Play:
-    """A play of a scene in which this is so from its first turn on."""
+    """Start a forecast of a snapshot in which these changes apply from its first turn on."""
     if supposal.changes_task():
         order = (*(task_id for task_id in scene.queue if task_id != scene.task_id), scene.task_id)
         queue = order if scene.task_id in scene.queue else scene.queue
@@ -49,18 +49,18 @@ def begin(scene: Scene, supposal: Supposal = AS_IT_IS, *, seed: int = 0, hopes: 
 
 
 def remarks(scene: Scene, supposal: Supposal) -> Iterator[str]:
-    """What is to be known of the changes themselves."""
+    """Notes on the changes themselves."""
     rules, tenant = scene.gates.rules, scene.task().tenant
     for name in supposal.groups:
         if limit_of(tenant, name) not in rules.groups:
-            yield f"{tenant} has no group {name}, so nothing changes by that"
+            yield f"{tenant} has no group {name}; that changes nothing"
     fault = p0_fault(supposal.priority, tenant, rules, scene.at, needed=bool(scene.tuning.p0_needs_grant))
     if fault is not None:
         yield fault
 
 
 def _with_task(scene: Scene, run: CopiedRun, supposal: Supposal) -> CopiedRun:
-    """The run with the task as it is supposed to be, if it is its run: submitted anew, and last in its line."""
+    """The run with the changed task, if it is its run: newly submitted, and last in its queue."""
     mine = scene.task()
     if run.run.id != mine.run_id:
         return run
@@ -86,7 +86,7 @@ def _said(said: int | None, was: int) -> int:
 
 
 def _with_rules(rules: SharingRules, supposal: Supposal, tenant: str, now: datetime) -> SharingRules:
-    """The rules as they are supposed to be."""
+    """The changed rules."""
     if supposal.unfrozen:
         rules = replace(rules, freezes=())
     if supposal.changes_quota():
@@ -115,7 +115,7 @@ def _with_quota(quota: Quota, supposal: Supposal) -> Quota:
 
 
 def _add_workers(memory: ShardMemory, shape: Shape, more: tuple[MoreWorkers, ...]) -> None:
-    """Workers come, with what the task asks for unless something else is said. Nobody watches over their silence."""
+    """Add workers, with what the task requests by default. Their heartbeats are not checked."""
     count, met = sum(workers.count for workers in more), 0
     for workers in more:
         offers = _filled(workers.offers, shape.resources, memory.capacity)
@@ -130,7 +130,7 @@ def _add_workers(memory: ShardMemory, shape: Shape, more: tuple[MoreWorkers, ...
 
 
 def _filled(offers: Resources, wanted: Resources, fleet: Resources) -> Resources:
-    """What is offered, with as much memory and disk as the fleet has for its cores, if nothing is said of them."""
+    """Fill in memory and disk that were not given: as much per core as the fleet has."""
     part = offers.cpu_millis / max(1, fleet.cpu_millis)
     memory = offers.memory_bytes or max(wanted.memory_bytes, int(part * fleet.memory_bytes))
     disk = offers.disk_bytes or max(wanted.disk_bytes, int(part * fleet.disk_bytes))

@@ -1,7 +1,7 @@
-"""Which workers of a pool would do for a task, and what keeps these from taking it now.
+"""Which workers of a pool match a task, and what keeps these from taking it now.
 
-Of a large fleet a part is looked at. That nobody would do is said only after a look at all of them: it costs 0.5 µs a
-worker (`placement.would_do`), and is done only if nobody in the part would.
+Of a large fleet a part is examined. That no worker matches is reported only after a scan of all of them: it costs
+0.5 µs a worker (`placement.would_do`), and is done only if none of the part matches.
 """
 
 from __future__ import annotations
@@ -28,51 +28,51 @@ from mainspring.shard.state.memory import ShardMemory
 
 LOOKED_AT = 128
 SETTLED_SECONDS = 5.0
-"""When a leader has lived so long, the workers that are there have found it."""
+"""Life of a leader after which its workers have reconnected."""
 _AWAY = frozenset({Hindrance.NOT_READY, Hindrance.HELD, Hindrance.UNCLAIMED})
 _ROOM = frozenset({Hindrance.NO_ROOM, Hindrance.KEPT})
 
 
 class Suit(msgspec.Struct, frozen=True):
-    """A worker that would do, and what keeps it from taking the task now."""
+    """A matching worker, and what keeps it from taking the task now."""
 
     worker: Worker
     kinds: frozenset[Hindrance]
 
 
 class Suiting(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """How a pool suits a shape."""
+    """How the workers of a pool match a shape."""
 
     shape: Shape
     kin: Kin
     suits: tuple[Suit, ...]
-    """Workers that would do, or some of them."""
+    """Matching workers, or some of them."""
     is_all: bool
-    """There are no others that would do and may get something."""
+    """There are no others that match and accept tasks."""
     alike: tuple[Worker, ...]
-    """If nobody that was looked at first would do: those that would if size did not count."""
+    """If none of the first examined matches: workers that match apart from size."""
     why: str
     """Why no worker takes it, in one sentence."""
 
     def all_away(self) -> bool:
-        """Whether those that would do get nothing new, or are silent."""
+        """Whether all matching workers are unavailable: cordoned or silent."""
         return bool(self.suits) and all(suit.kinds & _AWAY for suit in self.suits)
 
     def here(self) -> Iterator[Suit]:
-        """Those that would do and may get something."""
+        """Matching workers that accept tasks."""
         return (suit for suit in self.suits if not suit.kinds & _AWAY)
 
     def keepers(self) -> list[Worker]:
-        """Those that have room, but keep it for others."""
+        """Workers with free capacity that is reserved for others."""
         return [suit.worker for suit in self.here() if suit.kinds == {Hindrance.KEPT}]
 
     def roomless(self) -> list[Worker]:
-        """Those that nothing but room keeps from taking it."""
+        """Workers that lack only capacity."""
         return [suit.worker for suit in self.here() if suit.kinds <= _ROOM]
 
     @cached_property
     def free(self) -> Resources:
-        """What is free on them together. Many lines ask."""
+        """Total free capacity of these. Cached, as many queues ask."""
         total = NOTHING
         for worker in self.roomless():
             total += _not_negative(worker.free)
@@ -85,7 +85,7 @@ class Suiting(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 
 def suiting(memory: ShardMemory, task: Task, shape: Shape) -> Suiting:
-    """How the workers of a pool suit a task that is queued."""
+    """Match the workers of a pool with a queued task."""
     kin, zones = kin_of(memory, task, shape), memory.zones
     workers = _some(memory)
     found = [obstacles(shape, worker, kin, task.id, zones) for worker in workers]
@@ -102,7 +102,7 @@ def suiting(memory: ShardMemory, task: Task, shape: Shape) -> Suiting:
 
 
 def _alike(memory: ShardMemory, shape: Shape, kin: Kin) -> Iterator[Worker]:
-    """Workers that would do if size did not count, but for devices: without any a worker is of another kind."""
+    """Workers that match apart from size; without devices a worker is of another kind."""
     bare, needs_gpu = replace(shape, resources=NOTHING), shape.resources.gpus > 0
     for worker in memory.workers.values():
         if would_do(bare, worker, kin, memory.zones) and (worker.total.gpus or not needs_gpu):
@@ -110,7 +110,7 @@ def _alike(memory: ShardMemory, shape: Shape, kin: Kin) -> Iterator[Worker]:
 
 
 def _some(memory: ShardMemory) -> list[Worker]:
-    """All workers, or of many some, evenly."""
+    """All workers, or an even sample of many."""
     step = -(-len(memory.workers) // LOOKED_AT)
     return list(islice(memory.workers.values(), 0, None, max(1, step)))
 
@@ -120,7 +120,7 @@ def _kinds(found: Sequence[Obstacle]) -> frozenset[Hindrance]:
 
 
 def _free_on(workers: Sequence[Worker], found: Sequence[Sequence[Obstacle]]) -> Resources:
-    """What is free on those that lack nothing but room."""
+    """Total free capacity of the workers that lack only capacity."""
     free = NOTHING
     for worker, hindrances in zip(workers, found, strict=True):
         if all(one.kind is Hindrance.NO_ROOM for one in hindrances) and not worker.free.is_negative():
@@ -132,19 +132,19 @@ def _not_negative(room: Resources) -> Resources:
     return Resources(*(max(0, getattr(room, name)) for name in NAMES))
 
 
-# nobody would do
+# without a match
 
 
 def may_still_come(memory: ShardMemory) -> bool:
-    """Whether workers may be there that this leader has not heard of yet."""
+    """Whether there may be workers that have not reported to this leader yet."""
     is_young = memory.life < SETTLED_SECONDS
     return is_young or any(one.status is WorkerStatus.EXPECTED for one in memory.workers.values())
 
 
 def hope(memory: ShardMemory, shape: Shape, now: datetime) -> str:
-    """Why a worker may come that would do though none is here, in words; empty: nobody knows of any.
+    """Why a matching worker may come though none is here, in words; empty if none is known.
 
-    Where others of its run are does not count: that may be otherwise by then.
+    Affinity does not count: it may differ by then.
     """
     gone = memory.departures.lately(now)
     last = next((one for one in gone if would_do(shape, one.worker, zones=memory.zones)), None)
@@ -155,7 +155,7 @@ def hope(memory: ShardMemory, shape: Shape, now: datetime) -> str:
 
 
 def lacks(memory: ShardMemory, look: Suiting) -> tuple[str, str]:
-    """What nobody offers of that which a task asks for, and what is there that is like it, in words."""
+    """The constraints that no worker meets, and similar values that exist, in words."""
     shape, workers = look.shape, list(memory.workers.values())
     missing, similar = [], []
     for key, value in shape.labels:
@@ -185,13 +185,13 @@ def all_that_is_asked(shape: Shape) -> str:
 
 
 def is_too_big(look: Suiting) -> bool:
-    """Whether there are workers of the kind that a task asks for, and none is large enough."""
+    """Whether workers match apart from size, and none is large enough."""
     totals = {worker.total for worker in look.alike}
     return bool(totals) and not any(look.shape.resources.fits(total) for total in totals)
 
 
 def shortage(look: Suiting) -> tuple[str, str] | None:
-    """Of which resource nobody has enough: what is needed, and the most that one has; None: of none by itself."""
+    """The resource that no worker has enough of: what is needed, and the most that one has; None: none alone."""
     wanted, totals = look.shape.resources, {worker.total for worker in look.alike}
     for name in NAMES:
         most = max(getattr(total, name) for total in totals)

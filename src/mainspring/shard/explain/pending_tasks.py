@@ -1,4 +1,4 @@
-"""Why a task is not ready: its run is paused, it waits for others, for a time, for its next try, or in vain."""
+"""Why a task is not ready: paused run, upstream tasks, a time, a retry, or a failed upstream."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _PARENTS_LOOKED_AT = 20_000
 _TASKS_FORESEEN = 500
 _FEW = 5
 _DEEPEST = 64
-"""So many tasks are looked at, on paths so long, to say when what is upstream will be done."""
+"""Limits of tasks and depth when the end of upstream tasks is estimated."""
 
 
 def pending(look: Look) -> Finding:
-    """What a task waits for that is not ready."""
+    """What a pending task waits for."""
     task, run = look.task, look.run
     held = rules.resting(look)
     if held is not None:
@@ -62,7 +62,7 @@ def _say_upstream(run: RunMemory, task: Task) -> str:
 
 
 def _until(look: Look, due_at: datetime) -> Finding:
-    """It waits for a time: for its next try, for a circuit, or because it was said so."""
+    """It waits for a time: its start time, its retry, or a circuit breaker."""
     task, memory, now = look.task, look.memory, look.now
     job = memory.failing_jobs.open.get(look.run.subject())
     if job is not None:
@@ -86,8 +86,10 @@ def _until(look: Look, due_at: datetime) -> Finding:
             reason=Reason.CIRCUIT_OPEN,
             verdict=circuit_alike(alike.because, due_at, now),
             says=say_in(due_at, now),
-            expected=at(due_at, "its next try is held back until then"),
-            in_the_way=(InTheWay(kind="event", id=alike.subject, says=f"many tasks fail alike: {alike.because}"),),
+            expected=at(due_at, "its next attempt is on hold until then"),
+            in_the_way=(
+                InTheWay(kind="event", id=alike.subject, says=f"many tasks failed the same way: {alike.because}"),
+            ),
             numbers={"seconds": (due_at - now).total_seconds()},
         )
     if task.tries or task.losses:
@@ -108,16 +110,16 @@ def _retry(look: Look, due_at: datetime) -> Finding:
         reason=Reason.WAITING_RETRY,
         verdict=words.waits_for_retry(task.tries, tries, failure_of(task), due_at, now),
         says=say_in(due_at, now),
-        expected=at(due_at, "the delay between tries, if there is room then"),
+        expected=at(due_at, "its retry delay, if there is capacity then"),
         numbers={"seconds": (due_at - now).total_seconds(), "tries": float(task.tries)},
     )
 
 
-# others
+# upstream tasks
 
 
 def _upstream(look: Look) -> Finding:
-    """It waits for what it needs, or in vain."""
+    """It waits for upstream tasks, or will never start."""
     task, run, now = look.task, look.run, look.now
     decision = progress.foregone(run, task)
     if decision is not None:
@@ -148,18 +150,20 @@ def _upstream(look: Look) -> Finding:
 
 
 def _undecided(look: Look) -> Finding:
-    """All that it needs is over: it becomes ready in its turn, as its run is worked through."""
+    """All its upstream tasks have ended; it becomes ready as its run is processed."""
     run = look.run
     since = run.changed_at or look.task.since
     waited = (look.now - since).total_seconds()
     is_worked_on = bool(run.ripples or run.spreads) or run.run.id in look.memory.put_off
     if is_worked_on or waited <= STALE_SECONDS:
-        return Finding(reason=None, verdict=words.about_to_be_ready(), expected=cannot_say("its run is worked through"))
+        return Finding(
+            reason=None, verdict=words.about_to_be_ready(), expected=cannot_say("its run is being processed")
+        )
     return Finding(reason=Reason.UNKNOWN, verdict=unknown(waited), expected=cannot_say("no cause is known"))
 
 
 def _open(run: RunMemory, task: Task) -> Iterator[Task]:
-    """What a task needs and is not over; of a fan-out one that is not."""
+    """The open upstream tasks; of a fan-out the first open one."""
     for parent in islice(run.parents(task.position), _PARENTS_LOOKED_AT):
         fan_out = None if run.growth is None else run.growth.fan_outs.get(parent)
         places = (parent,) if fan_out is None else islice(fan_out.members(), _PARENTS_LOOKED_AT)
@@ -170,14 +174,14 @@ def _open(run: RunMemory, task: Task) -> Iterator[Task]:
 
 
 def _say(memory: ShardMemory, task: Task, now: datetime) -> str:
-    """An upstream with what it does: `extract (running, ~3m left)`, `geo (next try in 12s)`."""
+    """Format an upstream task with its activity: `extract (running, ~3m left)`, `geo (retry in 12s)`."""
     name = full_name(task)
     if task.state is S.RUNNING:
         known = usual(memory, task)
         left = "" if known is None else f", ~{say_seconds(max(0.0, known.middle - elapsed(task, now)))} left"
         return f"{name} (running{left})"
     if task.due_at is not None:
-        return f"{name} (next try {say_in(task.due_at, now)})"
+        return f"{name} (retry {say_in(task.due_at, now)})"
     return f"{name} ({task.state.value.lower()})"
 
 
@@ -190,29 +194,29 @@ def _when(task: Task) -> datetime:
     return task.ended_at or task.since
 
 
-# when what is upstream will be done
+# when the upstream tasks end
 
 
 def _foresee(look: Look) -> Expected:
-    """When a task can start, by how long what it needs usually takes from now on."""
+    """When a task can start, by the usual durations of its upstream tasks."""
     ends: dict[int, tuple[float, float] | str] = {}
     found = _ready_in(look, look.task, ends, _DEEPEST)
     if isinstance(found, str):
         return cannot_say(found)
-    return between(look.now, *found, "how long what it needs usually takes, if there is room then")
+    return between(look.now, *found, "the usual durations of its upstream tasks, if there is capacity then")
 
 
 def _ready_in(
     look: Look, task: Task, ends: dict[int, tuple[float, float] | str], deepest: int
 ) -> tuple[float, float] | str:
-    """In how many seconds all that a task needs is done, at the quickest and at the slowest; or why nobody knows."""
+    """Seconds until all upstream tasks are done, at the quickest and at the slowest; or why that is unknown."""
     quick = slow = 0.0
     for parent in _open(look.run, task):
         end = ends.get(parent.position)
         if end is None:
             if not deepest or len(ends) >= _TASKS_FORESEEN:
-                return "too many tasks have to be done first"
-            ends[parent.position] = "a task needs itself"
+                return "too many upstream tasks"
+            ends[parent.position] = "cyclic"
             end = ends[parent.position] = _done_in(look, parent, ends, deepest - 1)
         if isinstance(end, str):
             return end
@@ -223,18 +227,18 @@ def _ready_in(
 def _done_in(
     look: Look, task: Task, ends: dict[int, tuple[float, float] | str], deepest: int
 ) -> tuple[float, float] | str:
-    """In how many seconds a task is done."""
+    """Seconds until a task is done."""
     known, name = usual(look.memory, task), full_name(task)
     if task.state is S.QUARANTINED:
-        return f"{name} is quarantined, and a person has to decide"
+        return f"{name} is quarantined until someone clears it"
     if known is None:
-        return f"how long {name} takes is not known"
+        return f"the usual duration of {name} is not known"
     quick, slow = _extent(known)
     if task.state in (S.RUNNING, S.ASSIGNED):
         ran = elapsed(task, look.now)
         return (max(0.0, quick - ran), slow - ran) if ran < slow else f"{name} takes longer than it usually does"
     if task.state is S.QUEUED:
-        return f"{name} is queued, and waits for room"
+        return f"{name} is queued for capacity"
     if task.due_at is not None:
         wait = max(0.0, (task.due_at - look.now).total_seconds())
         return wait + quick, wait + slow
@@ -243,5 +247,5 @@ def _done_in(
 
 
 def _extent(known: Usual) -> tuple[float, float]:
-    """How long a task takes, at the quickest and at the slowest: within a wide range if it has hardly ever run."""
+    """Quickest and slowest duration of a task; a wide range with few samples."""
     return (known.quick, known.slow) if known.samples >= _FEW else (known.quick / 2, 2 * known.slow)

@@ -1,6 +1,6 @@
-"""How things stand in a pool (`pool_status.py`), as its shard has it in mind: who has what, who waits, and for what.
+"""Make the status of a pool (`pool_status.py`) from the memory of its shard.
 
-Made when somebody asks. It changes nothing, and costs a look at each line, tenant and worker.
+Made on request, read-only. Costs a scan of queues, tenants and workers.
 """
 
 from __future__ import annotations
@@ -17,18 +17,19 @@ from mainspring.core.model.task import Priority, StopKind
 from mainspring.core.model.worker import WorkerStatus
 from mainspring.core.placement.task_shapes import Shape
 from mainspring.shard.explain.diagnosis_context import Survey
+from mainspring.shard.explain.findings import lease_count
 from mainspring.shard.explain.queue_reasons import of_aside, of_line
 from mainspring.shard.placement import failure_throttle, fair_share, gates
 from mainspring.shard.placement.blocked import AsideLine
 from mainspring.shard.state.memory import ShardMemory
 
 MOST = 1_000
-"""Of tenants, of lines and of kept rooms."""
+"""Limit of tenants, queues and reservations."""
 _MOVED = frozenset({StopKind.PREEMPT, StopKind.EVICT})
 
 
 def standing(memory: ShardMemory, now: datetime, tenant: str | None = None) -> Standing:
-    """The pool, as its leader sees it; with `tenant`, what is said of single tenants is said of that one only."""
+    """The status of the pool; with `tenant`, details are of that tenant only."""
     ready = [worker for worker in memory.workers.values() if worker.status is WorkerStatus.READY]
     used = NOTHING
     for use in memory.use.values():
@@ -76,7 +77,7 @@ def _tenants(memory: ShardMemory, now: datetime, only: str | None) -> list[Tenan
                 tenant=tenant,
                 quota=quota,
                 queued=queued.get(tenant, {}),
-                rooms=memory.lease_counts.get(tenant, 0),
+                rooms=lease_count(memory, tenant),
                 use=use,
                 share=shares[tenant],
                 entitled=quota.weight / weights if weights else 0.0,
@@ -88,7 +89,7 @@ def _tenants(memory: ShardMemory, now: datetime, only: str | None) -> list[Tenan
 
 
 def _blocked(memory: ShardMemory, tenant: str, queued: dict[str, int], now: datetime) -> str:
-    """What keeps a tenant that has something waiting from starting it."""
+    """What keeps a tenant with waiting tasks from starting any."""
     for priority in Priority:
         if priority.name in queued:
             waiting = memory.queues.shapes_of(priority, tenant)
@@ -100,7 +101,7 @@ def _blocked(memory: ShardMemory, tenant: str, queued: dict[str, int], now: date
 
 
 def _why_not(memory: ShardMemory, priority: Priority, tenant: str, shape: Shape | None, now: datetime) -> str:
-    """What keeps a tenant's tasks of a priority and shape from being placed; empty: nothing does."""
+    """What blocks a tenant's tasks of a priority and shape; empty if nothing does."""
     frozen = gates.freezes(memory, tenant, now)
     if frozen is not None:
         return frozen
@@ -113,7 +114,7 @@ def _why_not(memory: ShardMemory, priority: Priority, tenant: str, shape: Shape 
 
 
 def _lines(memory: ShardMemory, now: datetime, only: str | None) -> list[LineStanding]:
-    """What waits; why is found out of those only that are told of."""
+    """The waiting queues; reasons are computed only for those that are returned."""
     lines = (line for line in memory.queues.lines() if only in {None, line.tenant})
     asides = (aside for aside in memory.asides.lines() if only in {None, aside.first.task.tenant})
     both: list[QueueLine | AsideLine] = [*lines, *asides]
@@ -145,8 +146,8 @@ def _of_aside(survey: Survey, aside: AsideLine) -> LineStanding:
 
 
 def _kept(memory: ShardMemory) -> Iterator[KeptRoom]:
-    for rooms in memory.kept_rooms.values():
-        for task in rooms.values():
+    for reserved in memory.kept_rooms.values():
+        for task in reserved.values():
             if task.reserved is not None:
                 yield KeptRoom(
                     task=task.id, tenant=task.tenant, priority=task.priority, worker=task.reserved.worker,

@@ -1,6 +1,7 @@
-"""What the tasks of a line wait for: its oldest task's reason, found as a diagnosis finds it, for many lines at once.
+"""What the tasks of a queue wait for: the reason of its oldest task, as its diagnosis finds it, for many queues at
+once.
 
-`ms queue`, `ms why --queue` and the metrics go by this, and so agree with what `ms why` says of the oldest.
+`ms queue`, `ms why --queue` and the metrics use this, and so agree with `ms why` about the oldest.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from mainspring.shard.placement.blocked import Aside
 
 _LINES_EXPLAINED = 2_000
 _SHAPES_EXPLAINED = 32
-"""Of so many lines, and so many shapes that found no room, it is found out: more would hold everybody up. Of the others
-it is said whether they found room."""
+"""Limits of queues and parked shapes that are diagnosed, so that others don't wait. The rest is reported as parked or
+not.
+"""
 
 
 class WhyLine(NamedTuple):
-    """What the oldest task of a line waits for."""
+    """What the oldest task of a queue waits for."""
 
     reason: Reason | None
     """None: it is next."""
@@ -32,7 +34,7 @@ _NEXT = WhyLine(None, "")
 
 
 def of_line(survey: Survey, line: QueueLine) -> WhyLine:
-    """What the tasks of a line wait for; the oldest of them, if not all wait for the same."""
+    """What the tasks of a queue wait for: the reason of the oldest."""
     queues = survey.memory.queues
     front = queues.front(line.priority, line.tenant, line.shape)
     if front is None:
@@ -53,6 +55,6 @@ def of_line(survey: Survey, line: QueueLine) -> WhyLine:
 
 
 def of_aside(survey: Survey, aside: Aside) -> Reason | None:
-    """What a task waits for that is set aside: rules hold it; None: no more, and it is about to come back."""
+    """What a blocked task waits for; None: nothing any more, it is about to return to its queue."""
     hold = held_by_rules(survey.look_at(*aside))
     return None if hold is None else hold.reason

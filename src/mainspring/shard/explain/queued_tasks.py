@@ -1,8 +1,8 @@
-"""Why a task that is queued has not started: through which gates it is, and which one holds it.
+"""Why a queued task has not started: the gates that it has passed, and the one that holds it.
 
-The gates stand in the order in which people understand them, from what holds everything to what holds one task for a
-moment. Each is asked by the rule that the scheduler decides by (`shard/explain/rule_checks.py`,
-`shard/explain/capacity_checks.py`); the first that holds is the answer, and those behind it are not reached.
+Gates are ordered from global to momentary. Each is checked by the rule that the scheduler decides by
+(`shard/explain/rule_checks.py`, `shard/explain/capacity_checks.py`); the first that holds is the answer, and later
+ones are not reached.
 """
 
 from __future__ import annotations
@@ -13,14 +13,12 @@ from msgspec.structs import replace
 
 from mainspring.core.explain import messages as words
 from mainspring.core.explain.diagnosis import STALE_SECONDS, Gate, InTheWay, Passed, Reason
-from mainspring.core.model.task import Task
+from mainspring.core.model.task import Preemptor
 from mainspring.shard.explain import capacity_checks as room
 from mainspring.shard.explain import rule_checks as rules
 from mainspring.shard.explain.diagnosis_context import Look
-from mainspring.shard.explain.findings import Finding, cannot_say, named
+from mainspring.shard.explain.findings import Finding, cannot_say, lease_count, named
 from mainspring.shard.explain.rule_checks import Hold
-from mainspring.shard.placement.preemption import made_room
-from mainspring.shard.state.memory import ShardMemory
 
 _BY_RULES: tuple[Callable[[Look], Hold | None], ...] = (
     rules.frozen, rules.resting, rules.forbidden, rules.store_is_slow, rules.circuit, rules.throttled,
@@ -33,27 +31,28 @@ _FOR_ROOM = frozenset({Reason.NO_WORKER_CAPACITY, Reason.FRAGMENTED, Reason.PRIO
 
 
 def queued(look: Look) -> Finding:
-    """What a task waits for that is queued."""
+    """What a queued task waits for."""
     hold = held_by_rules(look) or held_by_room(look)
     found = _unheld(look) if hold is None else hold.tell()
-    if found.reason in _FOR_ROOM and made_room(look.task.because):
-        found = _preempted(look, found)
+    winner = None if look.task.trail is None else look.task.trail.preempted_for
+    if found.reason in _FOR_ROOM and winner is not None:
+        found = _preempted(look, found, winner)
     gates = tuple(_gates(look, "" if hold is None else hold.gate, found.says))
     return replace(found, gates=gates, ruled_out=_ruled_out(gates, found))
 
 
 def held_by_rules(look: Look) -> Hold | None:
-    """The first gate that holds a queued task whether or not there is room."""
+    """The first gate that holds a queued task regardless of capacity."""
     return next(filter(None, (ask(look) for ask in _BY_RULES)), None)
 
 
 def held_by_room(look: Look) -> Hold | None:
-    """The first gate that holds a queued task that may start."""
+    """The first capacity gate that holds a queued task."""
     return next(filter(None, (ask(look) for ask in _BY_ROOM)), None)
 
 
 def _unheld(look: Look) -> Finding:
-    """Nothing that is known holds it: it has just come, or nobody knows."""
+    """No known gate holds it: it has just come, or the cause is unknown."""
     waited = (look.now - look.task.since).total_seconds()
     if waited > STALE_SECONDS:
         return Finding(
@@ -66,7 +65,7 @@ def _unheld(look: Look) -> Finding:
 
 
 def _gates(look: Look, holding: str, says: str) -> Iterator[Gate]:
-    """The gates that matter to a task, in order."""
+    """The relevant gates of a task, in order."""
     passed = Passed.YES
     for name in words.QUEUED_GATES:
         if name == holding:
@@ -77,7 +76,7 @@ def _gates(look: Look, holding: str, says: str) -> Iterator[Gate]:
 
 
 def _matters(look: Look, gate: str) -> bool:
-    """Whether a gate could hold a task, as the rules are and as it is defined."""
+    """Whether a gate could hold a task, given the rules and its definition."""
     memory, tenant = look.memory, look.task.tenant
     matters = {
         words.UPSTREAM: bool(look.run.parents(look.task.position)),
@@ -92,13 +91,13 @@ def _matters(look: Look, gate: str) -> bool:
 
 
 def _says(look: Look, gate: str) -> str:
-    """What a gate that is passed says in numbers."""
+    """Numbers of a gate that is passed."""
     if gate == words.UPSTREAM:
         upstream = len(look.run.parents(look.task.position))
         return f"{upstream:,}/{upstream:,}"
     if gate == words.QUOTA:
         most = look.memory.rules.quota(look.task.tenant, look.now).max_tasks
-        return "" if most is None else f"{look.memory.lease_counts.get(look.task.tenant, 0)}/{most} tasks"
+        return "" if most is None else f"{lease_count(look.memory, look.task.tenant)}/{most} tasks"
     if gate == words.MATCH:
         found = look.suiting()
         matching = found.suits or found.alike
@@ -107,34 +106,28 @@ def _says(look: Look, gate: str) -> str:
 
 
 def _ruled_out(gates: Iterable[Gate], found: Finding) -> tuple[str, ...]:
-    """What is not the cause: the gates before the one that holds. Of what is unknown nothing is ruled out."""
+    """What is not the cause: the gates before the one that holds. For an unknown cause nothing is ruled out."""
     if found.reason in (None, Reason.UNKNOWN):
         return ()
     passed = (gate.name for gate in gates if gate.passed is Passed.YES)
     return (words.NOT_THE_CODE, *(words.RULED_OUT[name] for name in passed if name in words.RULED_OUT))
 
 
-def _preempted(look: Look, found: Finding) -> Finding:
-    """It had to make room, and finds none since."""
-    task, memory = look.task, look.memory
+def _preempted(look: Look, found: Finding, winner: Preemptor) -> Finding:
+    """It was preempted, and no worker has had capacity since."""
+    task = look.task
     ran = None if task.started_at is None else (task.since - task.started_at).total_seconds()
     place = room.place_in_line(look) + 1
     verdict = words.preempted(task.since, ran, saved=task.position in look.run.checkpoints, place=place, now=look.now)
     numbers = found.numbers | {"place": float(place)} | ({} if ran is None else {"ran_seconds": ran})
-    shown, others = named((_winner(memory, task), *found.in_the_way))
+    shown, others = named((_winner(winner), *found.in_the_way))
     others += found.others_in_the_way
     return replace(
         found, reason=Reason.PREEMPTED, verdict=verdict, in_the_way=shown, others_in_the_way=others, numbers=numbers
     )
 
 
-def _winner(memory: ShardMemory, task: Task) -> InTheWay:
-    """For whom it had to make room, as its row says."""
-    whom = task.because.partition(" for ")[2]
-    run_id = whom.rpartition("run ")[2].rstrip(")")
-    run = memory.runs.get(run_id)
-    tenant = whom.partition("(tenant ")[2].partition(",")[0]  # empty: whose it is nobody knows, so it is for few
-    return InTheWay(
-        kind="run", id=run_id, says=f"made room for {whom}", tenant=tenant if run is None else run.run.tenant,
-        priority=None if run is None else run.run.priority,
-    )  # fmt: skip
+def _winner(winner: Preemptor) -> InTheWay:
+    """The run that it was preempted for."""
+    says = f"preempted it: {winner}"
+    return InTheWay(kind="run", id=winner.run, says=says, tenant=winner.tenant, priority=winner.priority)

@@ -1,9 +1,8 @@
-"""What keeps a queued task from starting though there may be room: freezes, pauses, policies, circuits, budgets,
-quotas, groups. Each answers by the very rule that the scheduler decides by (`shard/placement/gates.py`,
-`shard/placement/concurrency_groups.py`).
+"""Rule gates of a queued task: freezes, pauses, policies, circuit breakers, budgets, quotas, groups.
 
-An answer is cheap, for every line of a pool may ask: the code, and the words of `ms queue`. What else there is to say
-of it, with names and numbers, is found when somebody wants to know (`Hold.tell`).
+Each is checked by the rule that the scheduler decides by (`shard/placement/gates.py`,
+`shard/placement/concurrency_groups.py`). A check is cheap, as it runs for every queue of a pool: it returns a code and
+the words of `ms queue`. The full description is made on request (`Hold.tell`).
 """
 
 from __future__ import annotations
@@ -31,6 +30,7 @@ from mainspring.shard.explain.findings import (
     at,
     cannot_say,
     holder,
+    lease_count,
     named,
     never,
     say_held,
@@ -45,18 +45,18 @@ _LEASES_LOOKED_AT = 20_000
 
 
 class Hold(NamedTuple):
-    """What holds a task, at which gate."""
+    """The gate that holds a task."""
 
     gate: str
     reason: Reason
     why: str
-    """As `ms queue` says it."""
+    """As in `ms queue`."""
     tell: Callable[[], Finding]
-    """Everything that is to be said of it."""
+    """Make the full description."""
 
 
 def frozen(look: Look) -> Hold | None:
-    """Somebody has frozen everything, its pool, its tenant or its job."""
+    """A freeze of everything, its pool, its tenant or its job."""
     row = gates.freeze_over(look.memory, look.task.tenant, look.now)
     if row is None:
         row = look.memory.frozen_jobs.get(look.run.subject())
@@ -69,9 +69,9 @@ def _tell_frozen(look: Look, row: FreezeRow) -> Finding:
     until = row.until
     return Finding(
         reason=Reason.FROZEN,
-        verdict=words.frozen(str(row), row.since, until, look.now),
+        verdict=words.frozen(row, look.now),
         says=f"since {say_clock(row.since, look.now)}",
-        expected=cannot_say("a person has to unfreeze it") if until is None else at(until, "the freeze ends then"),
+        expected=cannot_say("someone has to unfreeze it") if until is None else at(until, "the freeze ends then"),
         in_the_way=(_person(row),),
         numbers={"frozen_seconds": (look.now - row.since).total_seconds()},
     )
@@ -83,7 +83,7 @@ def _person(row: FreezeRow) -> InTheWay:
 
 
 def resting(look: Look) -> Hold | None:
-    """Its run is paused or held, or lets nothing more start at all."""
+    """Its run is paused, held or ending."""
     run = look.run.run
     if look.run.is_stopped():
         why = run.because or "it was cancelled, or failed"
@@ -98,7 +98,7 @@ def resting(look: Look) -> Hold | None:
     found = Finding(
         reason=Reason.PAUSED,
         verdict=why,
-        expected=cannot_say("a person has to resume it"),
+        expected=cannot_say("someone has to resume it"),
         in_the_way=(InTheWay(kind="run", id=run.id, says=f"{run.id} is {'held' if run.held else 'paused'}"),),
     )
     return Hold(words.PAUSED, Reason.PAUSED, "its run is paused", lambda: found)
@@ -110,13 +110,13 @@ def forbidden(look: Look) -> Hold | None:
     if hindrance is None or not hindrance[0].startswith(gates.POLICY):
         return None
     why = hindrance[1]
-    basis = "nothing of its job may run here while that policy and the labels of the pool are as they are"
+    basis = "a policy keeps its job out of this pool"
     found = Finding(reason=Reason.NO_MATCHING_WORKER, verdict=words.forbidden(why), expected=never(basis))
     return Hold(words.POLICY, Reason.NO_MATCHING_WORKER, why, lambda: found)
 
 
 def store_is_slow(look: Look) -> Hold | None:
-    """The scheduler does not get to it, or failed with such a task."""
+    """The store is slow, or placing such a task failed."""
     held_from = look.memory.hold_from
     if held_from is not None and look.task.priority >= held_from:
         found = Finding(
@@ -124,22 +124,22 @@ def store_is_slow(look: Look) -> Hold | None:
             verdict=words.store_is_slow(held_from),
             expected=cannot_say("the store is slow"),
         )
-        why = "the store is slow, and less important work waits for it"
+        why = "the store is slow; lower priorities are not dispatched"
         return Hold(words.STORE, Reason.SCHEDULER_LAG, why, lambda: found)
     if look.shape not in look.memory.barred:
         return None
     failed = Finding(reason=Reason.UNKNOWN, verdict=words.faulty(), expected=cannot_say("placing it failed"))
-    return Hold(words.STORE, Reason.UNKNOWN, "placing it failed for a fault of the scheduler", lambda: failed)
+    return Hold(words.STORE, Reason.UNKNOWN, "placing it failed with an internal error", lambda: failed)
 
 
 def circuit(look: Look) -> Hold | None:
-    """Too much of its job fails, and it is not the probe that finds out whether that is better by now."""
+    """The circuit breaker of its job is open, and the task is not its probe."""
     job, task, probe = look.run.subject(), look.task, probe_at(look)
     if probe is None or look.now >= probe or (task.trail is not None and task.trail.is_probe):
         return None
     opened = look.memory.failing_jobs.open[job]
 
-    why = f"the circuit is open for {job} ({opened.because})"
+    why = f"the circuit breaker of {job} is open ({opened.because})"
     return Hold(words.CIRCUIT, Reason.CIRCUIT_OPEN, why, partial(_tell_circuit, look, opened, probe))
 
 
@@ -155,18 +155,18 @@ def _tell_circuit(look: Look, opened: Circuit, probe: datetime) -> Finding:
 
 
 def probe_at(look: Look) -> datetime | None:
-    """When the next task of a job may start whose circuit is open."""
+    """When the next probe of a job with an open circuit breaker may start."""
     seconds = look.memory.failing_jobs.probe_at(look.run.subject())
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
 
 
 def failing(circuit: Circuit, tenant: str) -> InTheWay:
-    """A job whose circuit is open."""
+    """A job with an open circuit breaker, as a blocker."""
     return InTheWay(kind="job", id=circuit.subject, says=f"{circuit.subject}: {circuit.because}", tenant=tenant)
 
 
 def throttled(look: Look) -> Hold | None:
-    """Too many tasks of its tenant have failed."""
+    """The failure budget of its tenant is used up."""
     memory, task = look.memory, look.task
     if task.priority is Priority.P0 or not memory.failures.has(task.tenant):
         return None
@@ -188,7 +188,7 @@ def _tell_throttled(look: Look, why: str) -> Finding:
 
 
 def over_quota(look: Look) -> Hold | None:
-    """Its tenant has what it may have, or asks with this task for more than that."""
+    """Its tenant is at its quota, or this task alone exceeds it."""
     memory, task, now = look.memory, look.task, look.now
     if task.priority is Priority.P0 or task.tenant not in memory.rules.quotas:
         return None
@@ -206,7 +206,7 @@ def over_quota(look: Look) -> Hold | None:
 
 
 def _older_over_quota(look: Look) -> Task | None:
-    """The task of the same tenant and priority that is to be placed before, and is beyond the quota."""
+    """The older task of the same tenant and priority that goes first and exceeds the quota."""
     task, queues = look.task, look.memory.queues
     first = None if look.is_parked() else look.survey.first_beyond(task.priority, task.tenant)
     mine = None if first is None else queues.front(task.priority, task.tenant, look.shape)
@@ -219,7 +219,7 @@ def _tell_beyond(look: Look, why: str) -> Finding:
         reason=Reason.TENANT_OVER_QUOTA,
         verdict=words.beyond_quota(tenant, wants, why),
         says=why,
-        expected=never(f"it alone is more than {tenant} may use"),
+        expected=never(f"it exceeds the whole quota of {tenant}"),
     )
 
 
@@ -230,7 +230,7 @@ def _tell_quota(look: Look, limit: str, why: str, blocker: Task | None) -> Findi
         used, most = getattr(use, limit), getattr(quota.guaranteed, limit) + (getattr(quota.burst, limit) or 0)
         says = words.say_part(limit, used, most)
     else:
-        used, most = memory.lease_counts.get(tenant, 0), quota.max_tasks or 0
+        used, most = lease_count(memory, tenant), quota.max_tasks or 0
         says = f"{used}/{most} tasks"
     leases = (lease for lease in islice(memory.leases.values(), _LEASES_LOOKED_AT) if lease.tenant == tenant)
     mine = [task for lease in leases for task in islice(lease.members.values(), 1)]
@@ -252,7 +252,7 @@ def _tell_quota(look: Look, limit: str, why: str, blocker: Task | None) -> Findi
 
 
 def grouped(look: Look) -> Hold | None:
-    """A group of its own, or of its job, lets nothing more start."""
+    """A group of the task or of its job is full."""
     group = concurrency_groups.held_by(look.memory, look.task, look.shape, look.now)
     if group is None:
         return None
@@ -289,7 +289,7 @@ def _tell_group(look: Look, group: GroupRow) -> Finding:
 
 
 def _runs_in(look: Look, limit: str) -> Iterator[InTheWay]:
-    """Runs that count by a limit."""
+    """Runs counted by a limit."""
     memory = look.memory
     for run_id, limits in islice(memory.groups.runs.items(), _LEASES_LOOKED_AT):
         run = memory.runs.get(run_id)
@@ -301,7 +301,7 @@ def _runs_in(look: Look, limit: str) -> Iterator[InTheWay]:
 
 
 def _tasks_in(look: Look, limit: str) -> Iterator[InTheWay]:
-    """Tasks whose rooms count by a limit."""
+    """Tasks whose leases are counted by a limit."""
     leases = islice(look.memory.leases.values(), _LEASES_LOOKED_AT)
     tasks = (task for lease in leases if limit in lease.shape.groups for task in islice(lease.members.values(), 1))
     for task in islice(tasks, MOST_NAMED):

@@ -1,4 +1,4 @@
-"""How a task is that a worker has, or that a person has to look at: as usual, slow, stuck, going, or out of reach."""
+"""State of a task on a worker or in quarantine: as usual, slow, stuck, stopping, or out of reach."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from mainspring.core.model.alerts import AlertKind
 from mainspring.core.model.task import StopKind, StopRequest, Task, TaskState
 from mainspring.core.model.worker import Worker, WorkerStatus
 from mainspring.shard.explain.diagnosis_context import Look
-from mainspring.shard.explain.findings import Finding, elapsed, in_the_way, usual
+from mainspring.shard.explain.findings import Finding, blocking_task, elapsed, usual
 
 S = TaskState
 _SLOW_START_SECONDS = 5.0
 _LEAST_SLOW_SECONDS = 10.0
-"""What takes less than this is not called slow: its machine may be busy."""
+"""Shorter tasks are never called slow: their machine may be busy."""
 _STUCK_TIMES = 3
-"""Who does not say how far it is counts as stuck after so many times what it hardly ever takes."""
+"""Multiple of the rarely exceeded duration after which a task without progress reports counts as stuck."""
 _LEAST_STUCK_SECONDS = 60.0
-_LOST_AGAIN = {S.ASSIGNED: "is given to another", S.RUNNING: "is retried elsewhere"}
+_LOST_AGAIN = {S.ASSIGNED: "is requeued", S.RUNNING: "is retried"}
 
 
 def held_by_worker(look: Look) -> Finding:
-    """How a task is that a worker has."""
+    """State of a task that a worker has."""
     task, memory = look.task, look.memory
     worker = memory.workers.get(task.worker_id or "")
     if worker is None:
-        return Finding(reason=Reason.WORKER_LOST, verdict=words.worker_is_silent(task.worker_id or "", 0, 0, "goes on"))
+        return Finding(reason=Reason.WORKER_LOST, verdict=words.worker_is_gone(task.worker_id or ""))
     if _is_silent(look, worker):
         return _silent(look, worker)
     if task.stop is not None and task.stop.kind is not StopKind.HOLD:
@@ -36,7 +36,7 @@ def held_by_worker(look: Look) -> Finding:
 
 
 def quarantined(look: Look) -> Finding:
-    """A task that nobody tries again until a person has looked."""
+    """A task that is held until a person clears it."""
     task, trail = look.task, look.task.trail
     lost = trail is not None and bool(trail.lost_on) and not trail.workers
     workers = () if trail is None else trail.lost_on if lost else trail.workers
@@ -74,14 +74,14 @@ def _stopping(look: Look, stop: StopRequest) -> Finding:
         return Finding(
             reason=Reason.PREEMPTED,
             verdict=words.asked_to_make_room(stop.kill_at, look.now),
-            in_the_way=() if winner is None else (in_the_way(look.memory, winner, "room is made for it"),),
+            in_the_way=() if winner is None else (blocking_task(look.memory, winner, "preempts it"),),
             ruled_out=("not your code",),
         )
     reasons = {StopKind.STALL: Reason.STUCK, StopKind.TIMEOUT: Reason.RUNNING_SLOW}
     return Finding(
         reason=reasons.get(stop.kind),
         verdict=words.asked_to_stop(stop.why, stop.kill_at, look.now),
-        in_the_way=() if stop.by == "shard" else (InTheWay(kind="person", id=stop.by, says=f"asked by {stop.by}"),),
+        in_the_way=() if stop.by == "shard" else (InTheWay(kind="person", id=stop.by, says=f"requested by {stop.by}"),),
     )
 
 
@@ -95,7 +95,7 @@ def _starting(look: Look, worker: Worker) -> Finding:
         return Finding(
             reason=None,
             verdict=words.in_a_group(worker.id, count),
-            in_the_way=(in_the_way(memory, before, "runs before it"),),
+            in_the_way=(blocking_task(memory, before, "runs first"),),
         )
     if waited < _SLOW_START_SECONDS:
         return Finding(reason=None, verdict=words.starting(worker.id, waited), numbers={"assigned_seconds": waited})
@@ -103,7 +103,7 @@ def _starting(look: Look, worker: Worker) -> Finding:
     return Finding(
         reason=Reason.STARTING_SLOW,
         verdict=words.starting_slowly(worker.id, waited, received=lease.received, limit_seconds=limit),
-        in_the_way=(InTheWay(kind="worker", id=worker.id, says=f"{worker.id} has it, and has not started it"),),
+        in_the_way=(InTheWay(kind="worker", id=worker.id, says=f"{worker.id} has not started it"),),
         ruled_out=(words.NOT_THE_QUEUE, words.WORKER_ANSWERS),
         numbers={"assigned_seconds": waited, "limit_seconds": limit}
         | ({} if lease.received else {"taken_back_in_seconds": max(0.0, limit - waited)}),
@@ -111,7 +111,7 @@ def _starting(look: Look, worker: Worker) -> Finding:
 
 
 def _first(members: list[Task], task: Task) -> Task | None:
-    """The task of a room that runs before this one."""
+    """The task of a lease that runs before this one."""
     return members[0] if members and members[0] is not task else None
 
 
@@ -139,10 +139,10 @@ def _running(look: Look, worker: Worker) -> Finding:
 
 
 def _is_stuck(look: Look, ran: float, silent: float, highest: float | None, *, is_late: bool) -> bool:
-    """Whether it has made no progress for so long that it will hardly make any.
+    """Whether it has made no progress for so long that it hardly will.
 
-    Who says how far it is is stuck when it has said nothing new for half of what it would be stopped for, or, if it is
-    late, for a minute. Who does not is stuck when it takes a multiple of what it hardly ever does.
+    A task that reports progress is stuck after half of its stall limit without any, or, if it is late, after a minute.
+    One that does not is stuck after a multiple of the duration that it rarely exceeds.
     """
     memory, task = look.memory, look.task
     if task.attempt_id not in memory.headway:

@@ -1,13 +1,12 @@
-"""A scene: a small part of what a shard has in mind, copied, in which one task waits as it does in truth.
+"""Snapshot: a copy of the part of a shard's memory that decides when one task starts.
 
-`copy_around` (`shard/explain/snapshot_copy.py`) makes it, and costs a few milliseconds; it may be handed to another
-thread. `memory_of` makes a memory of it, as often as somebody wants to see what would happen
-(`shard/explain/forecast_engine.py`), and `dissolve` lets go of that.
+`copy_around` (`shard/explain/snapshot_copy.py`) makes it in a few milliseconds; it may be passed to another thread.
+`memory_of` makes a memory of it for each forecast (`shard/explain/forecast_engine.py`), and `dissolve` discards that.
 
-1. A scene shares nothing with the memory that it was copied from but what never changes, and is never changed itself.
-2. Runs are small: of each there are the tasks that matter here, numbered anew, so their ids are others than in truth
-   (`names` has the true ones). All else has the name and the value that it has in truth.
-3. Of a line that is longer than what was copied of it, `left_out` says how many more there are.
+1. A snapshot shares only immutable objects with the memory that it was copied from, and is never changed.
+2. Runs are small: of each the relevant tasks are copied and renumbered, so their ids differ from the real ones (`names`
+   has these). Everything else keeps its name and value.
+3. For a queue that was not copied completely, `left_out` has the rest as a number.
 """
 
 from __future__ import annotations
@@ -31,8 +30,7 @@ from mainspring.core.model.task import Priority, Task, TaskState
 from mainspring.core.model.worker import Lease, Worker
 from mainspring.core.placement.task_shapes import Shape
 from mainspring.shard.events import TimerDue, TimerKind
-from mainspring.shard.placement import reservations as rooms
-from mainspring.shard.placement import rule_changes
+from mainspring.shard.placement import reservations, rule_changes
 from mainspring.shard.placement.limit_ledger import GroupBook
 from mainspring.shard.placement.starved_queues import Line, Need
 from mainspring.shard.state.memory import ShardMemory, Throttle
@@ -40,17 +38,17 @@ from mainspring.shard.state.run_state import RunMemory
 from mainspring.shard.workers.recent_workers import Departed, Departures
 
 FAR = 300
-"""If so many are ahead of a task, a few of them tell of the pace as well as many."""
+"""Tasks ahead from which on a few of them tell the throughput as well as many."""
 
 
 class CopiedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """What matters of a run."""
+    """The relevant part of a run."""
 
     run: Run
     job: Job
     tasks: tuple[Task, ...]
     waiting: tuple[int, ...]
-    """Of each task: for how many upstreams it waits."""
+    """For each task: how many upstream tasks it waits for."""
 
 
 class CopiedLease(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +60,7 @@ class CopiedLease(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CopiedAside(msgspec.Struct, frozen=True, kw_only=True):
-    """Tasks that are set aside for one thing."""
+    """Tasks that are blocked by one cause."""
 
     subject: str
     why: str
@@ -70,7 +68,7 @@ class CopiedAside(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Gates(msgspec.Struct, frozen=True, kw_only=True):
-    """What keeps work from starting, or makes it wait its turn."""
+    """What blocks or orders waiting work."""
 
     rules: SharingRules
     book: GroupBook
@@ -89,73 +87,73 @@ class Gates(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Extent(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of the whole a scene is."""
+    """How much of the whole was copied."""
 
     workers: int
-    """How many there are in truth."""
+    """Real number of workers."""
     part: float
-    """The part of them that was copied."""
+    """The fraction of them that was copied."""
     ahead: int
-    """About how many tasks start before this one, in truth."""
+    """About how many tasks start before this one, in reality."""
     is_whole: bool
-    """Whether every line that could be ahead is here, if perhaps not to its end."""
+    """Whether every queue that could be ahead was copied, at least in part."""
     left_out: Mapping[str, int]
-    """By the last task that was copied of a line: how many more there are, of the task's own line only before it."""
+    """By the last task that was copied of a queue: how many more there are, of the task's own queue only before it."""
     could_take: int
-    """How many workers would take the task if they were empty."""
+    """How many workers would take the task if they were idle."""
     hope: str
-    """If none: why one may come that would, in words."""
+    """If none: why a matching one may come, in words."""
 
     def is_far(self) -> bool:
-        """Whether so much is ahead of the task that it is the pace that tells when it starts."""
+        """Whether so many tasks are ahead that the start follows from the throughput."""
         return self.ahead >= FAR
 
 
 class Scene(msgspec.Struct, frozen=True, kw_only=True):
-    """What one task's start depends on."""
+    """What the start of one task depends on."""
 
     task_id: str
-    """The task's id here."""
+    """The task's id in the copy."""
     at: datetime
     shard: str
     tuning: Tuning
     life: float
     runs: tuple[CopiedRun, ...]
     workers: tuple[Worker, ...]
-    """Without leases, and without what is kept."""
+    """Without leases and reservations."""
     held: Mapping[str, WorkerRow]
-    """Of these workers the rows of those that are cordoned or draining."""
+    """The rows of those workers that are cordoned or draining."""
     departed: tuple[Departed, ...]
     leases: tuple[CopiedLease, ...]
     queue: tuple[str, ...]
-    """Tasks that stand in lines, in the order in which they came."""
+    """Queued tasks, in order of arrival."""
     asides: tuple[CopiedAside, ...]
     saved_at: Mapping[str, datetime]
     gates: Gates
     names: Mapping[str, str]
-    """The true ids of tasks."""
+    """The real ids of tasks."""
     duration_samples: Mapping[tuple[str, str, str], tuple[float, ...]]
-    """By tenant, job and task: how long it took lately, the shortest first."""
+    """By tenant, job and task: recent durations, shortest first."""
     newcomers: tuple[str, ...]
-    """Tasks of runs that have come lately, as far as they are here: more like these will come."""
+    """Tasks of recently arrived runs, as far as they were copied: more like these will arrive."""
     arrivals_per_second: float
     extent: Extent
 
     def task(self) -> Task:
-        """The task that it is about."""
+        """The task under diagnosis."""
         run_id, _, place = f"run_{self.task_id[5:]}".partition(".")
         return next(run.tasks[int(place)] for run in self.runs if run.run.id == run_id)
 
 
 def memory_of(scene: Scene) -> ShardMemory:
-    """A memory of its own in which things are as in the scene."""
+    """Make a memory from a snapshot."""
     memory = ShardMemory(scene.shard, scene.tuning)
     fill(memory, scene)
     return memory
 
 
 def fill(memory: ShardMemory, scene: Scene) -> None:
-    """Let things be as in the scene in a memory that is empty."""
+    """Fill an empty memory from a snapshot."""
     memory.life = scene.life
     memory.needs.most_told = 0
     memory.live_on(scene.at)
@@ -177,7 +175,7 @@ def fill(memory: ShardMemory, scene: Scene) -> None:
     _close_gates(memory, scene.gates, scene.at)
     for task in tasks.values():
         if task.reserved is not None:
-            rooms.recall(memory, task)
+            reservations.recall(memory, task)
         if task.due_at is not None:
             timer = TimerDue(kind=TimerKind.RETRY, subject=task.id, stamp=task.seq)
             memory.set_instant(task.due_at, timer)
@@ -185,11 +183,11 @@ def fill(memory: ShardMemory, scene: Scene) -> None:
 
 
 def dissolve(memory: ShardMemory) -> None:
-    """Let go of a memory that was made of a scene, when nobody looks at it any more.
+    """Discard a memory that was made from a snapshot.
 
-    It is full of cycles: timers ask the memory, the index has workers that know their place in it. Left to the
-    collector they cost it 14 ms a question with 100,000 tasks in 10,000 lines, and 7 without; what is made and is gone
-    by itself still lets it go through all that the leader has in mind, for 0.3 s in every 50th question.
+    It is full of cycles: timers refer to the memory, the index to its workers. Left to the collector they cost it 14 ms
+    per question with 100,000 tasks in 10,000 queues, and 7 without; even what is freed by reference counting makes it
+    scan the whole memory of the leader, for 0.3 s in every 50th question.
     """
     for worker in tuple(memory.open_workers.all):
         memory.open_workers.discard(worker.id)
@@ -197,7 +195,7 @@ def dissolve(memory: ShardMemory) -> None:
 
 
 def copy_book(book: GroupBook) -> GroupBook:
-    """The same counts, apart."""
+    """Return an independent copy."""
     other = GroupBook()
     other.use, other.runs, other.shares = dict(book.use), dict(book.runs), dict(book.shares)
     other.stamps, other.targets, other.asked = dict(book.stamps), dict(book.targets), dict(book.asked)
@@ -208,7 +206,7 @@ def copy_book(book: GroupBook) -> GroupBook:
 
 
 def copy_throttle(throttle: Throttle) -> Throttle:
-    """The same, apart."""
+    """Return an independent copy."""
     return Throttle(bucket=copy(throttle.bucket), due=throttle.due)
 
 
@@ -238,7 +236,7 @@ def _worker(worker: Worker) -> Worker:
 
 
 def _open(memory: ShardMemory, copied: CopiedLease, tasks: Mapping[str, Task]) -> None:
-    """Let a lease have its room. What all of them use comes with the gates, the index of open workers at the end."""
+    """Open a lease. Total usage comes with the gates, the index of open workers at the end."""
     lease = replace(copied.lease, members={})
     for attempt, task_id in copied.members:
         task = tasks.get(task_id)
@@ -253,7 +251,7 @@ def _open(memory: ShardMemory, copied: CopiedLease, tasks: Mapping[str, Task]) -
 
 
 def _queue(memory: ShardMemory, scene: Scene, tasks: Mapping[str, Task]) -> None:
-    """Let everybody stand where they do. Who is set aside comes first, alone in its line, and leaves it again."""
+    """Restore the queues. Blocked tasks come first, each alone in its queue, and leave it again."""
     for aside in scene.asides:
         for task in filter(None, map(tasks.get, aside.tasks)):
             shape = memory.shape(task)

@@ -1,11 +1,11 @@
-"""What one task's start depends on is copied out of a shard's memory (`snapshot.py`), as much of it as decides.
+"""Copy what the start of one task depends on out of a shard's memory (`snapshot.py`).
 
-    workers   all of a small fleet; of a large one those that have something of the task's tenant, some that would take
-              the task, and some of the others
-    lines     of the task's priority and above as much as may start before it, below less: the first tasks of each, and
-              the task itself at its place
+    workers   all of a small fleet; of a large one those with leases of the task's tenant, some that would take the
+              task, and some of the others
+    queues    of the task's priority and above as much as may start before it, below less: the first tasks of each,
+              and the task itself at its position
 
-It looks and changes nothing. The bounds are such that 100,000 tasks in 10,000 lines take a few milliseconds.
+Read-only. The bounds are such that 100,000 tasks in 10,000 queues take a few milliseconds.
 """
 
 from __future__ import annotations
@@ -41,27 +41,28 @@ from mainspring.shard.placement.starved_queues import Line
 from mainspring.shard.state.memory import ShardMemory
 
 MOST_WAITING = 128
-"""Tasks in lines, and of those that are set aside as many again."""
+"""Limit of queued tasks, and again of blocked ones."""
 _WAITING_IF_FAR, _LINE_IF_FAR = 64, 16
-"""The same, in all and of one line, if the pace tells when the task starts: a few are placed then in each play, and one
-like it comes for each (`Play._fill_up`). In 10,000 lines, half as many tasks make a copy cost 8 ms instead of 12, and
-each memory that is made of it 1.5 instead of 2.2."""
+"""The same, in total and per queue, if the start follows from the throughput: only a few tasks are placed then in each
+forecast, and a similar one replaces each (`Play._fill_up`). In 10,000 queues, half as many tasks make a copy cost 8 ms
+instead of 12, and each memory made from it 1.5 instead of 2.2.
+"""
 MOST_WORKERS = 64
 MOST_LEASES = 200
 _SAMPLED_LEASES = 96
-"""Of a fleet that is not copied whole: each lease costs 10 µs in every play."""
+"""Of a fleet that is not copied completely: each lease costs 10 µs in every forecast."""
 MOST_LOOKED_AT = 12_000
-"""Workers, for whether one of them would do; if none of so many would, all of them."""
+"""Workers, for whether one of them matches; if none does, all of them."""
 _MOST_TENANTS = 16
 """At one priority."""
 _MOST_SHAPES = 1_000
-"""In all: so many lines are looked at for the oldest of each tenant."""
+"""In total: queues examined for the oldest of each tenant."""
 _MOST_LINES = 24
 _LONGEST_LINE = 64
 _OF_LOWER = 0.25
-"""The part of what is copied that may be less important than the task."""
+"""The fraction of what is copied that may be less important than the task."""
 _LATELY = (15.0, 30.0, 60.0, 120.0)
-"""Seconds over which arrivals are counted. What came long ago may be over, and is not seen: the highest rate holds."""
+"""Seconds over which arrivals are counted. Older runs may have ended, and are not seen: the highest rate counts."""
 _LEAST_ARRIVALS, _MOST_ARRIVALS = 5, 200
 _AWAY = frozenset({WorkerStatus.LOST, WorkerStatus.GONE})
 _UNDER_WAY = HELD_BY_A_WORKER | {TaskState.QUEUED}
@@ -75,11 +76,11 @@ _PASSES = frozenset(
         Hindrance.APART,
     }
 )
-"""What may be otherwise soon."""
+"""Obstacles that may pass soon."""
 
 
 def copy_around(memory: ShardMemory, task_id: str, now: datetime) -> Scene:
-    """The scene around a task that is in memory. Raises Broken if it is not."""
+    """Take a snapshot around a task in memory. Raises Broken if it is not in memory."""
     task = memory.find(task_id)
     if task is None:
         raise Broken(f"{task_id} is not in memory")
@@ -90,7 +91,7 @@ def copy_around(memory: ShardMemory, task_id: str, now: datetime) -> Scene:
     workers, could_take = _choose_workers(memory, task, shape)
     mine = runs.take(task)
     leases = [_copy_lease(runs, lease) for worker in workers for lease in worker.leases.values()]
-    kept = [one for rooms in memory.kept_rooms.values() for one in rooms.values()][:MOST_WAITING]
+    kept = [one for tasks in memory.kept_rooms.values() for one in tasks.values()][:MOST_WAITING]
     waiting = {one.id: one for one in (*lines.tasks, *kept) if not memory.asides.has(one)}
     order = sorted(waiting.values(), key=lambda one: (one.since, lines.arrivals.get(one.id, lines.latest)))
     queue = tuple(map(runs.take, order))
@@ -137,8 +138,9 @@ def copy_around(memory: ShardMemory, task_id: str, now: datetime) -> Scene:
 
 
 def count_ahead(memory: ShardMemory, task: Task) -> int:
-    """About how many tasks start before one: all that is more important, what is older of its tenant, and of each other
-    tenant as many as it has turns until then."""
+    """About how many tasks start before one: all more important ones, the older ones of its tenant, and of each other
+    tenant as many as it has turns until then.
+    """
     queues, mine = memory.queues, _weight(memory, task.tenant)
     older = sum(
         queues.count_before(task, one) for one in islice(queues.shapes_of(task.priority, task.tenant), _MOST_SHAPES)
@@ -157,11 +159,11 @@ def _weight(memory: ShardMemory, tenant: str) -> float:
     return 1.0 if row is None else row.quota.weight
 
 
-# the lines
+# queues
 
 
 class _Lines:
-    """What is copied of the lines."""
+    """The queues that are copied."""
 
     def __init__(self, memory: ShardMemory, task: Task, shape: Shape, *, is_far: bool) -> None:
         self._memory, self._task, self.shape = memory, task, shape
@@ -169,10 +171,10 @@ class _Lines:
         self.lines: dict[Line, None] = {}
         self.tasks: list[Task] = []
         self.arrivals: dict[str, int] = {}
-        """By task: which it was of all that came."""
+        """By task: its arrival number."""
         self.latest = 0
         self.left_out: list[tuple[Task, int]] = []
-        """The last task that was taken of a line, and how many more there are."""
+        """The last task that was copied of a queue, and how many more there are."""
         self._before = 0
         self._longest = _LINE_IF_FAR if is_far else _LONGEST_LINE
         if task.state is TaskState.QUEUED and not memory.asides.has(task):
@@ -194,7 +196,7 @@ class _Lines:
             self._take_line(line, each)
 
     def _lines_of(self, priority: Priority) -> Iterator[Line]:
-        """The lines of a priority: of each tenant its oldest, those of the task's own first."""
+        """The queues of a priority: of each tenant its oldest, those of the task's own tenant first."""
         memory, mine = self._memory, self._task.tenant
         tenants = dict.fromkeys([mine] if (priority, mine) in memory.queues.depth else [])
         tenants.update((tenant, None) for level, tenant in memory.queues.depth if level is priority)
@@ -235,9 +237,9 @@ class _Lines:
 
 
 def _arrivals(memory: ShardMemory, runs: CopiedRuns, now: datetime) -> tuple[list[Task], float]:
-    """A task of each run that has come lately and has something that waits or runs, and how many come in a second.
+    """A task of each recently arrived run with open tasks, and arrivals per second.
 
-    Nothing if nothing of them is copied, as behind a long line: nobody is known then that more could come like.
+    Empty if none of them was copied, as behind a long queue: then there is no example of what could arrive.
     """
     found, ages = list[Task](), list[float]()
     latest = list(islice(reversed(memory.runs.values()), _MOST_ARRIVALS))
@@ -260,7 +262,7 @@ def _arrivals(memory: ShardMemory, runs: CopiedRuns, now: datetime) -> tuple[lis
 
 
 def _choose_workers(memory: ShardMemory, task: Task, shape: Shape) -> tuple[list[Worker], int]:
-    """The workers to copy, and how many of all would take the task if they were empty."""
+    """The workers to copy, and how many of all would take the task if they were idle."""
     here = [worker for worker in memory.workers.values() if worker.status not in _AWAY]
     able = [worker for worker in here[:MOST_LOOKED_AT] if _could_take(memory, task, shape, worker)]
     if not able and len(here) > MOST_LOOKED_AT:
@@ -299,7 +301,7 @@ def _could_take(memory: ShardMemory, task: Task, shape: Shape, worker: Worker) -
 
 
 def _spread(workers: list[Worker], most: int) -> list[Worker]:
-    """So many of these, one from each stretch."""
+    """An even sample."""
     step = max(1, len(workers) // max(1, most))
     return workers[::step][:most]
 
@@ -321,11 +323,11 @@ def _copy_lease(runs: CopiedRuns, lease: Lease) -> CopiedLease:
     return CopiedLease(lease=mine, members=tuple((attempt, runs.take(task)) for attempt, task in held))
 
 
-# what keeps work from starting
+# gates
 
 
 def _asides(memory: ShardMemory, task: Task, runs: CopiedRuns) -> Iterator[CopiedAside]:
-    """What is set aside: before all for what the task itself waits for."""
+    """Blocked tasks, first those with the same cause as the task."""
     mine = memory.asides.subject_of(task)
     subjects = dict.fromkeys([mine[0]] if mine is not None else [])
     subjects.update(dict.fromkeys(memory.asides.subjects()[:_MOST_LINES]))

@@ -1,8 +1,9 @@
-"""Runs of a scene: of each the tasks that matter, with what decides where they may go and who is ready after them.
+"""Runs of a snapshot: of each the relevant tasks, with what decides where they may run and what becomes ready after
+them.
 
-A task that waits is copied with some of what it needs, for where that ran counts; one that may end is copied with those
-that are ready then, if nothing but the graph decides that. Numbers are given anew, from 0, so that a run of 100,000
-tasks costs no more than what is copied of it.
+A waiting task is copied with some of its upstream tasks, as their workers count; one that may end is copied with those
+that become ready then, if only the graph decides that. Positions are renumbered from 0, so that a run of 100,000 tasks
+costs no more than what is copied of it.
 """
 
 from __future__ import annotations
@@ -22,33 +23,33 @@ from mainspring.shard.state.memory import ShardMemory
 from mainspring.shard.state.run_state import RunMemory
 
 _UPSTREAMS = 8
-"""Of a task that waits: so many count for where it had better be."""
+"""Upstream tasks per waiting task that count for its affinity."""
 _FOLLOWERS = 4
-"""Of a task that may end: so many that are ready then."""
+"""Per task that may end: tasks that become ready then."""
 MOST_FOLLOWERS = 300
-"""In all."""
+"""In total."""
 
 
 class CopiedRuns:
-    """The runs of a scene in the making."""
+    """The runs of a snapshot in the making."""
 
     def __init__(self, memory: ShardMemory) -> None:
         self._memory = memory
         self._places: dict[str, dict[int, int]] = {}
-        """By run: the number here of each position that is copied."""
+        """By run: the new number of each copied position."""
         self._followers = 0
         self._jobs: dict[tuple[str, int], Job] = {}
-        """Of runs of which one task is copied: by job and position. Most runs of a long line are of the same few."""
+        """By job and position, for runs of which one task is copied: those of a long queue have the same few jobs."""
         self.duration_samples: dict[tuple[str, str, str], tuple[float, ...]] = {}
 
     def take(self, task: Task) -> str:
-        """Copy this task, too; returns its id here."""
+        """Copy this task, too; return its id in the copy."""
         places = self._places.setdefault(task.run_id, {})
         place = places.setdefault(task.position, len(places))
         return task_id(task.run_id, place)
 
     def has_any(self, run: RunMemory) -> bool:
-        """Whether something of a run is copied."""
+        """Whether a task of this run is copied."""
         return run.run.id in self._places
 
     def has(self, task: Task) -> bool:
@@ -56,7 +57,7 @@ class CopiedRuns:
         return task.position in self._places.get(task.run_id, ())
 
     def finish(self) -> tuple[tuple[CopiedRun, ...], dict[str, str]]:
-        """All runs, with the true ids of their tasks."""
+        """All runs, with the real ids of their tasks."""
         names: dict[str, str] = {}
         found = []
         for run_id, places in self._places.items():
@@ -67,7 +68,7 @@ class CopiedRuns:
         return tuple(found), names
 
     def _add_kin(self, run: RunMemory, places: dict[int, int]) -> None:
-        """What is upstream of those that wait, and what follows on those that may end."""
+        """Add upstream tasks of waiting ones, and tasks that follow those that may end."""
         for position in list(places):
             task = run.tasks[position]
             if task.state is TaskState.QUEUED:
@@ -94,7 +95,7 @@ class CopiedRuns:
         return CopiedRun(run=row, job=self._job(run, places), tasks=tuple(tasks), waiting=tuple(waiting))
 
     def _job(self, run: RunMemory, places: dict[int, int]) -> Job:
-        """The job of a run with what is copied of it, and nothing else."""
+        """The job of a run with only what is copied of it."""
         if len(places) > 1 or run.growth is not None:
             return _small_job(run, places)
         key = (run.job.id, next(iter(places)))
@@ -109,7 +110,7 @@ class CopiedRuns:
         return mine
 
     def _learn(self, run: RunMemory, spec: TaskSpec) -> None:
-        """How long such tasks take."""
+        """Copy the recent durations of such tasks."""
         key = (run.run.tenant, run.job.spec.name, spec.name)
         if key not in self.duration_samples:
             self.duration_samples[key] = tuple(sorted(self._memory.durations.samples(*key)))
@@ -134,7 +135,7 @@ def _small_job(run: RunMemory, places: dict[int, int]) -> Job:
 
 
 def _upstreams(run: RunMemory, position: int) -> Iterator[int]:
-    """What a task needs that has been made; one that fanned out stands for all of its tasks."""
+    """The existing upstream tasks; a fan-out stands for all of its tasks."""
     for parent in run.parents(position):
         fan_out = None if run.growth is None else run.growth.fan_outs.get(parent)
         members = (parent,) if fan_out is None else fan_out.members()
@@ -147,7 +148,7 @@ def _kin(run: RunMemory, position: int) -> Iterator[int]:
 
 
 def _follows(run: RunMemory, position: int) -> bool:
-    """Whether nothing but its upstreams' ends decides when a task is ready."""
+    """Whether only the ends of its upstream tasks decide when a task is ready."""
     if position >= len(run.tasks) or run.conditions(position) is not None:
         return False
     task, spec = run.tasks[position], run.spec(position)
@@ -156,7 +157,7 @@ def _follows(run: RunMemory, position: int) -> bool:
 
 
 def _is_whole(run: RunMemory, copied: list[Task]) -> bool:
-    """Whether all that is open of a run was copied: it is over with these, then."""
+    """Whether all open tasks of a run were copied: it ends with these."""
     if run.spreads or len(run.tasks) < run.run.task_count:
         return False
     is_open = sum(count for state, count in run.counts.items() if state not in FINAL)

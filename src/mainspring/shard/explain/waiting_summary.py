@@ -1,7 +1,7 @@
-"""All that waits in a pool, by reason (`ms why --queue`): how many, since when, and the one that has waited longest.
+"""Summary of what waits in a pool, by reason (`ms why --queue`): how many, since when, and the longest waiting one.
 
-What is queued is summed by line, each by the reason of its oldest task. What is not ready yet is summed by run. It
-costs a look at each line and each run, and one diagnosis for each reason.
+Queued tasks are summed by queue, each with the reason of its oldest task; pending ones by run. Costs a scan of the
+queues and runs, and one diagnosis per reason.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ S = TaskState
 
 
 class _Part(msgspec.Struct, frozen=True):
-    """Tasks that wait for one reason, and how to find the one that has waited longest."""
+    """Tasks that wait for one reason, and how to find the longest waiting one."""
 
     reason: Reason
     tasks: int
@@ -32,7 +32,7 @@ class _Part(msgspec.Struct, frozen=True):
 
 
 def waiting_sums(memory: ShardMemory, now: datetime, tenant: str | None = None) -> list[WaitingSum]:
-    """The waiting of a pool, or of one tenant there, by reason; the most first."""
+    """Summarize the waiting tasks of a pool, or of one tenant there, by reason; the most first."""
     parts: dict[Reason, list[_Part]] = {}
     for part in (*_queued(memory, now, tenant), *_not_queued(memory, now, tenant)):
         parts.setdefault(part.reason, []).append(part)
@@ -53,7 +53,7 @@ def _sum(memory: ShardMemory, now: datetime, reason: Reason, parts: list[_Part])
 
 
 def _queued(memory: ShardMemory, now: datetime, only: str | None) -> Iterator[_Part]:
-    """What is queued. Of entries that are stale none is counted more than there are tasks."""
+    """Queued tasks. With stale entries no more are counted than there are tasks."""
     survey = Survey(memory, now)
     for line in memory.queues.lines():
         front = memory.queues.front(line.priority, line.tenant, line.shape) if only in {None, line.tenant} else None
@@ -68,7 +68,7 @@ def _queued(memory: ShardMemory, now: datetime, only: str | None) -> Iterator[_P
 
 
 def _not_queued(memory: ShardMemory, now: datetime, only: str | None) -> Iterator[_Part]:
-    """What is not ready, and what waits for a person."""
+    """Pending tasks, and quarantined ones."""
     for run in memory.runs.values():
         pending, held = run.counts.get(S.PENDING, 0), run.counts.get(S.QUARANTINED, 0)
         if not (pending or held) or only not in {None, run.run.tenant}:

@@ -1,4 +1,4 @@
-"""An expression in words: `every weekday at 05:30`. For people to check what they wrote, not for programs to read."""
+"""Describe a cron expression: `every weekday at 05:30`. For people to check what they wrote, not for programs."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _EVERY_MINUTE = 2**60 - 1
 _EVERY_HOUR = 2**24 - 1
 _MONDAY_TO_FRIDAY = 0b0111110
 _NAMED_TIMES = 4
-"""So many times of a day are named one by one."""
+"""Up to this many times of a day are listed."""
 
 
 def explain(cron: Cron) -> str:
-    """The expression as a phrase that fits after "runs"."""
+    """Describe the expression as a phrase that fits after "runs"."""
     days = _say_days(cron)
     if cron.hours.bit_count() * cron.minutes.bit_count() * cron.seconds.bit_count() <= _NAMED_TIMES:
         times = product(values(cron.hours), values(cron.minutes), values(cron.seconds))
@@ -35,7 +35,7 @@ def _say_time(cron: Cron, hour: int, minute: int, second: int) -> str:
 
 
 def _say_pace(cron: Cron) -> str:
-    """`every 15 minutes`, `at the minutes 5 and 35 of every hour`, with the hours if not all of them count."""
+    """`every 15 minutes`, `at the minutes 5 and 35 of every hour`, with the hours if they are restricted."""
     hours, minutes, seconds = (_join_numbers(mask) for mask in (cron.hours, cron.minutes, cron.seconds))
     in_hours = "" if cron.hours == _EVERY_HOUR else f" of the hours {hours}"
     if cron.seconds != 1:
@@ -48,7 +48,7 @@ def _say_pace(cron: Cron) -> str:
 
 
 def _say_steps(mask: int, unit: str) -> str:
-    """`every 15 minutes` if the values are that, else nothing."""
+    """`every 15 minutes` if the values are evenly spaced, else empty."""
     if mask == _EVERY_MINUTE:
         return f"every {unit}"
     for step in range(2, 31):
@@ -58,7 +58,7 @@ def _say_steps(mask: int, unit: str) -> str:
 
 
 def _say_days(cron: Cron) -> str:
-    """`every weekday`, `on day 1 of every month`; nothing if it is every day."""
+    """`every weekday`, `on day 1 of every month`; empty if it is every day."""
     months = "" if cron.months == ALL_MONTHS else say_together([_MONTHS[month - 1] for month in values(cron.months)])
     dates = [f"day {_join_numbers(cron.days)}"] if cron.days not in {0, ALL_DAYS} else []
     dates += ["the last day"] * cron.is_last_day + ["the last Monday to Friday"] * cron.is_last_workday
@@ -90,7 +90,7 @@ def _say_weekdays(cron: Cron) -> str:
 
 
 def _join_numbers(mask: int) -> str:
-    """`0, 15 and 30`, or `8 to 18` if none is missing between."""
+    """`0, 15 and 30`, or `8 to 18` for a contiguous range."""
     numbers = list(values(mask))
     if len(numbers) > 2 and numbers[-1] - numbers[0] == len(numbers) - 1:
         return f"{numbers[0]} to {numbers[-1]}"

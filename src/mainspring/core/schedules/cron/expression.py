@@ -1,20 +1,19 @@
-"""Cron expressions: what may be written, and what it means (TRG-1).
+"""Cron expressions: syntax and meaning (TRG-1).
 
     seconds minutes hours days months weekdays      six fields, or five without the seconds
 
 A field is a list of values, ranges and steps: `5`, `1-5`, `*`, `*/15`, `10-40/10`, `5/15` (from 5 to the end). Months
-and weekdays have names (`JAN`, `MON`), 0 and 7 are Sunday, a range of weekdays may go over the weekend (`SAT-MON`). `?`
-is `*`, for days and weekdays. Days may be `L` (the last of the month) and `LW` (its last Monday to Friday), weekdays
-`FRI#2` (the second Friday) and `FRIL` (the last one). `@yearly @annually @monthly @weekly @daily @midnight @hourly`
-stand for what they say.
+and weekdays have names (`JAN`, `MON`), 0 and 7 are Sunday, a range of weekdays may wrap (`SAT-MON`). `?` is `*`, for
+days and weekdays. Days may be `L` (the last of the month) and `LW` (its last Monday to Friday), weekdays `FRI#2` (the
+second Friday) and `FRIL` (the last one). Macros: `@yearly @annually @monthly @weekly @daily @midnight @hourly`.
 
-1. If days and weekdays both are restricted, one of them is enough; if one begins with `*`, both must fit. So it is in
+1. If days and weekdays are both restricted, one of them is enough; if one begins with `*`, both must match, as in
    Debian's cron.
-2. If minutes or hours begin with `*`, the expression keeps a pace, else it names times;
-   `core/schedules/cron/occurrences.py` says what that means where clocks change.
+2. If minutes or hours begin with `*`, the expression is periodic, else it names fixed times;
+   `core/schedules/cron/occurrences.py` explains the difference across clock changes.
 
-The fields are kept as masks, bit n for the value n, in which `core/schedules/cron/wall_clock.py` finds times with
-shifts. What you add here, add to `core/schedules/cron/description.py` as well, which says an expression in words.
+Fields are bit masks, bit n for the value n, in which `core/schedules/cron/wall_clock.py` finds times with shifts.
+Additions here need a description in `core/schedules/cron/description.py`.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ _SPECIAL_WEEKDAY = re.compile(r"(?P<day>[A-Z]{3}|[0-7])(?:L|\#(?P<nth>[0-9]+))")
 
 
 class Cron(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """An expression that has been understood."""
+    """A parsed expression."""
 
     seconds: int
     minutes: int
@@ -67,11 +66,11 @@ class Cron(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     is_last_workday: bool
     """Also the last Monday to Friday of a month."""
     nth_weekdays: tuple[int, ...]
-    """Five masks of weekdays: those that count only as the first of their month, the second and so on; or nothing."""
+    """Five masks of weekdays: those that match only as the first of their month, the second and so on; or empty."""
     last_weekdays: int
-    """Weekdays that count only as the last of their month."""
+    """Weekdays that match only as the last of their month."""
     needs_both_days: bool
-    """A date has to fit the days and the weekdays, not only one of them."""
+    """A date has to match both the days and the weekdays."""
     is_every_day: bool
     keeps_pace: bool
     """Minutes or hours begin with `*`."""
@@ -94,23 +93,23 @@ _FIELDS = (_SECOND, _MINUTE, _HOUR, _DAY, _MONTH, _WEEKDAY)
 
 
 class _Misfit(Exception):
-    """Why an item of a field can't be understood."""
+    """Why an item of a field is invalid."""
 
 
 class _Special(NamedTuple):
-    """The items of the day fields that no mask of values can hold."""
+    """The items of the day fields that a mask can't represent."""
 
     is_last_day: bool = False
     is_last_workday: bool = False
     weekday: int = 0
     nth: int = 0
-    """0 if the last one is meant."""
+    """0: the last one."""
 
 
-# 20,000 schedules that are due together have far fewer expressions. Understanding one takes about 15 µs.
+# 20,000 schedules that are due together have far fewer expressions. Parsing one takes about 15 µs.
 @lru_cache(maxsize=16_384)
 def parse(expression: str) -> Cron:
-    """The meaning of an expression. Raises Refused, with every fault: the field, and what is wrong with it."""
+    """Parse an expression. Raises Refused with every fault: the field, and what is wrong with it."""
     if len(expression) > LONGEST_EXPRESSION:
         raise _refusal([Fault(where="cron", why=f"is longer than {LONGEST_EXPRESSION} characters")])
     texts = _split(expression)
@@ -135,7 +134,7 @@ def parse(expression: str) -> Cron:
 
 
 def values(mask: int) -> Iterator[int]:
-    """The values that a mask holds, in order."""
+    """The values in a mask, in order."""
     while mask:
         yield (mask & -mask).bit_length() - 1
         mask &= mask - 1
@@ -171,7 +170,7 @@ def _read_item(field: _Field, item: str) -> int:
         if found["from"] == "?" and field not in {_DAY, _WEEKDAY}:
             raise _Misfit("? stands for the day of month or the day of week only")
         if found["to"] is not None:
-            raise _Misfit(f"{item!a}: {found['from']} has no end, it is all there is")
+            raise _Misfit(f"{item!a}: {found['from']} can't start a range")
         first, last = field.low, field.high
     else:
         first = _read_value(field, found["from"])
@@ -181,7 +180,7 @@ def _read_item(field: _Field, item: str) -> int:
             last = first if found["step"] is None else field.high
     if last < first:
         if field is not _WEEKDAY:
-            raise _Misfit(f"{item!a} runs backwards: write {first}-{field.high},{field.low}-{last}, or turn it round")
+            raise _Misfit(f"{item!a} runs backwards: write {first}-{field.high},{field.low}-{last}, or reverse it")
         last += 7
     mask = 0
     for value in range(first, last + 1, step):
@@ -207,7 +206,7 @@ def _read_value(field: _Field, text: str) -> int:
 
 
 def _read_special(field: _Field, item: str) -> _Special | None:
-    """What no mask can hold: `L`, `LW`, `5L`, `FRI#2`. Nothing if it is an ordinary item."""
+    """Parse an item that a mask can't represent: `L`, `LW`, `5L`, `FRI#2`; None for others."""
     if field is _DAY and item in {"L", "LW"}:
         return _Special(is_last_day=item == "L", is_last_workday=item == "LW")
     found = _SPECIAL_WEEKDAY.fullmatch(item) if field is _WEEKDAY else None
@@ -221,7 +220,7 @@ def _read_special(field: _Field, item: str) -> _Special | None:
 def _say_unreadable(field: _Field, item: str) -> str:
     shown = ascii(item if len(item) <= 20 else f"{item[:20]}...")
     if not item:
-        return "a comma has nothing beside it"
+        return "empty list item"
     if field is _WEEKDAY and item == "L":
         return "L needs its weekday: FRIL is the last Friday"
     if field is _DAY and re.fullmatch(r"[0-9]+W|W|L-[0-9]+", item):
@@ -230,7 +229,7 @@ def _say_unreadable(field: _Field, item: str) -> str:
         return f"{shown} is not supported: choose a value, and spread the starts with jitter_seconds"
     hint = did_you_mean(item, field.names) if item.isalpha() else ""
     names = f" or {field.names[0]} to {field.names[-1]}" if field.names else ""
-    return f"{shown} is no value from {field.low} to {field.high}{names}, range or step{hint}"
+    return f"{shown} is not a value from {field.low} to {field.high}{names}, range or step{hint}"
 
 
 def _assemble(texts: list[str], masks: list[int], specials: list[_Special]) -> Cron:
@@ -258,4 +257,4 @@ def _assemble(texts: list[str], masks: list[int], specials: list[_Special]) -> C
 
 
 def _refusal(faults: list[Fault]) -> Refused:
-    return Refused("the cron expression can't be understood", faults)
+    return Refused("invalid cron expression", faults)

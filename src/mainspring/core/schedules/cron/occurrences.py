@@ -1,17 +1,17 @@
-"""The instants at which an expression is due in a zone, where clocks go forward and back (TRG-2).
+"""Occurrences of an expression in a time zone, across clock changes (TRG-2).
 
-    02:00 ──gap──► 03:00     what names times: a time in the gap comes once, at the first instant after it
-                             what keeps a pace: the clock never shows a time in the gap, so nothing comes
-    02:00 ◄─overlap─ 03:00   what names times: a time that is shown twice comes once, the first time
-                             what keeps a pace: it comes both times
+    02:00 ──gap──► 03:00     fixed times: a time in the gap fires once, at the first instant after it
+                             periodic: the clock never shows a time in the gap, so nothing fires
+    02:00 ◄─overlap─ 03:00   fixed times: a time that is shown twice fires once, the first time
+                             periodic: it fires both times
 
-That is Debian's cron, but for changes of more than three hours: those are to us like any other. In a zone that skips a
-day, what names a time on it comes once, when the next day begins.
+As Debian's cron, except for changes of more than three hours, which are treated like any other. In a zone that skips a
+day, a fixed time on it fires once, when the next day begins.
 
-1. Instants strictly increase: times in a gap that come together, also with a time right after it, come as one.
+1. Instants strictly increase: times in a gap that coincide, also with a time right after it, fire once.
 2. Windows are whole seconds, in UTC.
 
-`next_after` takes about 8 µs where cronsim, which has to read the expression each time, takes 40: 200,000 are 1.8 s.
+`next_after` takes about 8 µs where cronsim, which has to parse the expression each time, takes 40: 200,000 are 1.8 s.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _YEAR = timedelta(days=365)
 
 
 def next_after(cron: Cron, zone: ZoneInfo, instant: datetime) -> datetime | None:
-    """The first window after an instant; nothing if there is none (30 February)."""
+    """Return the first window after an instant, or None (30 February)."""
     second = to_seconds(instant) + 1
     searched, match = 0, -1
     for stretch in stretches_from(zone, second, years=SEARCHED_YEARS):
         wall = _wall_from(cron, stretch, second)
-        # What was found for an earlier stretch still holds, unless the clock has gone back to before the search began.
+        # A result of an earlier stretch is valid, unless the clock has gone back to before the search began.
         if not searched <= wall <= match:
             found = next_wall(cron, wall)
             if found is None:
@@ -45,7 +45,7 @@ def next_after(cron: Cron, zone: ZoneInfo, instant: datetime) -> datetime | None
 
 
 def previous_before(cron: Cron, zone: ZoneInfo, instant: datetime) -> datetime | None:
-    """The last window before an instant; nothing if there is none."""
+    """Return the last window before an instant, or None."""
     second = to_seconds(instant)
     if to_instant(second) == instant:
         second -= 1
@@ -59,7 +59,7 @@ def previous_before(cron: Cron, zone: ZoneInfo, instant: datetime) -> datetime |
 
 
 def windows_between(cron: Cron, zone: ZoneInfo, after: datetime, until: datetime) -> Iterator[datetime]:
-    """The windows after an instant, up to and including another, one by one as they are asked for."""
+    """Yield the windows after an instant, up to and including another."""
     window = next_after(cron, zone, after)
     while window is not None and window <= until:
         yield window
@@ -67,7 +67,7 @@ def windows_between(cron: Cron, zone: ZoneInfo, after: datetime, until: datetime
 
 
 def count_between(cron: Cron, zone: ZoneInfo, after: datetime, until: datetime) -> int:
-    """How many windows there are after an instant, up to and including another. Costs the months between."""
+    """Count the windows after an instant, up to and including another. The cost grows with the months between."""
     if until <= after:
         return 0
     first, last = to_seconds(after) + 1, to_seconds(until)
@@ -79,17 +79,17 @@ def count_between(cron: Cron, zone: ZoneInfo, after: datetime, until: datetime) 
         start = _wall_from(cron, stretch, first)
         end = min(stretch.end, last + 1) + stretch.offset
         count += count_walls(cron, max(start, shown), end)
-        # Times in a gap come as one, and as one with a time that the clock shows right after it.
+        # Times in a gap fire once, and once with a time that the clock shows right after it.
         if start < shown and count_walls(cron, start, shown) and not count_walls(cron, shown, shown + 1):
             count += 1
     return count
 
 
 def _wall_from(cron: Cron, stretch: Stretch, second: int) -> int:
-    """The wall time from which on to look for what comes in a stretch, and not before `second`.
+    """The wall time from which on to search a stretch, and not before `second`.
 
-    What keeps a pace looks at what the clock shows. What names times goes on where the clock stood before it was
-    changed: back over a gap, or on to the end of an overlap.
+    A periodic expression follows the clock. One with fixed times continues where the clock was before the change: back
+    over a gap, or on to the end of an overlap.
     """
     wall = max(second, stretch.start) + stretch.offset
     if cron.keeps_pace:

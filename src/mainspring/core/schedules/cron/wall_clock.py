@@ -1,8 +1,8 @@
-"""When an expression is due by the clock on the wall: dates and times of day, without any zone.
+"""When an expression matches in wall-clock time: dates and times of day, without any zone.
 
 A wall time is a number of seconds since the beginning of 1970 as the clock shows it. The calendar is Gregorian and ends
-with `zones.LAST_YEAR`; what has not come in 50 years never does: of all that comes, a 29 February on a given weekday
-takes longest, 40 years around 2100.
+with `zones.LAST_YEAR`. An expression without a match in 50 years never matches: the rarest is a 29 February on a given
+weekday, 40 years apart around 2100.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _WORKDAYS = 0b0111110
 
 
 def next_wall(cron: Cron, wall: int) -> int | None:
-    """The first wall time from `wall` on that fits; nothing if none does."""
+    """The first wall time from `wall` on that matches; None if none does."""
     today, second = divmod(wall, DAY)
     day = _next_day(cron, today)
     if day == today:
@@ -32,7 +32,7 @@ def next_wall(cron: Cron, wall: int) -> int | None:
 
 
 def previous_wall(cron: Cron, wall: int) -> int | None:
-    """The last wall time up to and including `wall` that fits; nothing if none does."""
+    """The last wall time up to and including `wall` that matches; None if none does."""
     today, second = divmod(wall, DAY)
     day = _previous_day(cron, today)
     if day == today:
@@ -46,7 +46,7 @@ def previous_wall(cron: Cron, wall: int) -> int | None:
 
 
 def count_walls(cron: Cron, start: int, end: int) -> int:
-    """How many wall times fit, from `start` on and before `end`. Costs the months between, not the times."""
+    """Count matching wall times from `start` up to `end`. The cost grows with the months between, not the times."""
     if end <= start:
         return 0
     first, second = divmod(start, DAY)
@@ -59,7 +59,7 @@ def count_walls(cron: Cron, start: int, end: int) -> int:
 
 
 def _next_time(cron: Cron, second: int) -> int | None:
-    """The first second of a day from `second` on that fits."""
+    """The first second of a day from `second` on that matches."""
     hour, rest = divmod(second, 3600)
     minute, second = divmod(rest, 60)
     if cron.hours >> hour & 1:
@@ -73,7 +73,7 @@ def _next_time(cron: Cron, second: int) -> int | None:
 
 
 def _previous_time(cron: Cron, second: int) -> int | None:
-    """The last second of a day up to and including `second` that fits."""
+    """The last second of a day up to and including `second` that matches."""
     hour, rest = divmod(second, 3600)
     minute, second = divmod(rest, 60)
     if cron.hours >> hour & 1:
@@ -87,7 +87,7 @@ def _previous_time(cron: Cron, second: int) -> int | None:
 
 
 def _count_times(cron: Cron, second: int) -> int:
-    """How many seconds of a day fit before `second`."""
+    """Count matching seconds of a day before `second`."""
     hour, rest = divmod(second, 3600)
     minute, second = divmod(rest, 60)
     count = _below(cron.hours, hour).bit_count() * cron.minutes.bit_count() * cron.seconds.bit_count()
@@ -99,7 +99,7 @@ def _count_times(cron: Cron, second: int) -> int:
 
 
 def _next_day(cron: Cron, day: int) -> int | None:
-    """The first day from `day` on that fits, counted from 1970."""
+    """The first day from `day` on that matches, counted from 1970."""
     if cron.is_every_day:
         return day
     start = date.fromordinal(day + _BEFORE_1970)
@@ -114,7 +114,7 @@ def _next_day(cron: Cron, day: int) -> int | None:
 
 
 def _previous_day(cron: Cron, day: int) -> int | None:
-    """The last day up to and including `day` that fits."""
+    """The last day up to and including `day` that matches."""
     if cron.is_every_day:
         return day
     start = date.fromordinal(day + _BEFORE_1970)
@@ -129,7 +129,7 @@ def _previous_day(cron: Cron, day: int) -> int | None:
 
 
 def _count_days(cron: Cron, start: int, end: int) -> int:
-    """How many days fit, from `start` on and before `end`."""
+    """Count matching days from `start` up to `end`."""
     if cron.is_every_day:
         return end - start
     first, last = date.fromordinal(start + _BEFORE_1970), date.fromordinal(end + _BEFORE_1970)
@@ -140,7 +140,7 @@ def _count_days(cron: Cron, start: int, end: int) -> int:
 
 
 def _days_of(cron: Cron, year: int, month: int) -> int:
-    """The days of a month that fit, as a mask."""
+    """The matching days of a month, as a mask."""
     if not cron.months >> month & 1 or not FIRST_YEAR <= year <= LAST_YEAR:
         return 0
     first = date(year, month, 1).toordinal()
