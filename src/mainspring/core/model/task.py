@@ -53,6 +53,22 @@ class StopKind(StrEnum):
     """Its run is paused, or its worker drained: given back if it has not started, left alone if it has."""
 
 
+class Preemptor(msgspec.Struct, frozen=True, gc=False):
+    """The task that another one was preempted for."""
+
+    task: str
+    """Its id."""
+    name: str
+    job: str
+    """`tenant/job`."""
+    tenant: str
+    run: str
+    priority: Priority
+
+    def __str__(self) -> str:
+        return f"{self.name} of {self.job} (tenant {self.tenant}, {self.priority.name}, run {self.run})"
+
+
 class StopRequest(msgspec.Struct, frozen=True, gc=False):
     """Asked to stop is durable: part of the task's row, committed before the signal, sent again by a new leader."""
 
@@ -64,6 +80,8 @@ class StopRequest(msgspec.Struct, frozen=True, gc=False):
     """The task that the room is for, if this is preemption."""
     cause: str | None = None
     """The task whose failure led here, if one did: a retry of that one reopens this one."""
+    preempted_for: Preemptor | None = None
+    """Who the capacity is for, if this is preemption: known also when that task is gone."""
 
 
 class Birth(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -99,6 +117,8 @@ class Trail(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Let through an open breaker to see whether it is better by now."""
     first_start: datetime | None = None
     """When the first attempt started, once there is another one."""
+    preempted_for: Preemptor | None = None
+    """While it is queued again because its latest attempt was preempted: who that was for. Cleared on placement."""
 
 
 class Reservation(msgspec.Struct, frozen=True, gc=False):

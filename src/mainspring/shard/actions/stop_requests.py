@@ -12,7 +12,7 @@ from datetime import timedelta
 
 from msgspec.structs import replace
 
-from mainspring.core.model.task import StopKind, StopRequest, Task, TaskState
+from mainspring.core.model.task import Preemptor, StopKind, StopRequest, Task, TaskState
 from mainspring.protocol.wire import Recall, Stop
 from mainspring.shard.turn import Turn
 
@@ -24,13 +24,16 @@ _NOT_YOURS = "this attempt is no longer yours"
 
 def request(
     turn: Turn, task: Task, kind: StopKind, *, by: str, why: str, cause: str | None = None,
-    grace: timedelta = GRACE, for_task: str | None = None,
+    grace: timedelta = GRACE, preempted_for: Preemptor | None = None,
 ) -> None:  # fmt: skip
     """Ask a task that a worker holds to stop. A cancel outranks every other reason, and nothing is asked for twice."""
     if task.stop is not None and (task.stop.kind is StopKind.CANCEL or _alike(task.stop.kind, kind)):
         return
     turn.touch(task)
-    task.stop = StopRequest(kind=kind, by=by, why=why, kill_at=turn.now + grace, for_task=for_task, cause=cause)
+    task.stop = StopRequest(
+        kind=kind, by=by, why=why, kill_at=turn.now + grace, cause=cause, preempted_for=preempted_for,
+        for_task=None if preempted_for is None else preempted_for.task,
+    )  # fmt: skip
     turn.memory.note_going(task)
     signal(turn, task)
 

@@ -13,14 +13,12 @@ from msgspec.structs import replace
 
 from mainspring.core.explain import messages as words
 from mainspring.core.explain.diagnosis import STALE_SECONDS, Gate, InTheWay, Passed, Reason
-from mainspring.core.model.task import Task
+from mainspring.core.model.task import Preemptor
 from mainspring.shard.explain import capacity_checks as room
 from mainspring.shard.explain import rule_checks as rules
 from mainspring.shard.explain.diagnosis_context import Look
 from mainspring.shard.explain.findings import Finding, cannot_say, named
 from mainspring.shard.explain.rule_checks import Hold
-from mainspring.shard.placement.preemption import made_room
-from mainspring.shard.state.memory import ShardMemory
 
 _BY_RULES: tuple[Callable[[Look], Hold | None], ...] = (
     rules.frozen, rules.resting, rules.forbidden, rules.store_is_slow, rules.circuit, rules.throttled,
@@ -36,8 +34,9 @@ def queued(look: Look) -> Finding:
     """What a task waits for that is queued."""
     hold = held_by_rules(look) or held_by_room(look)
     found = _unheld(look) if hold is None else hold.tell()
-    if found.reason in _FOR_ROOM and made_room(look.task.because):
-        found = _preempted(look, found)
+    winner = None if look.task.trail is None else look.task.trail.preempted_for
+    if found.reason in _FOR_ROOM and winner is not None:
+        found = _preempted(look, found, winner)
     gates = tuple(_gates(look, "" if hold is None else hold.gate, found.says))
     return replace(found, gates=gates, ruled_out=_ruled_out(gates, found))
 
@@ -114,27 +113,21 @@ def _ruled_out(gates: Iterable[Gate], found: Finding) -> tuple[str, ...]:
     return (words.NOT_THE_CODE, *(words.RULED_OUT[name] for name in passed if name in words.RULED_OUT))
 
 
-def _preempted(look: Look, found: Finding) -> Finding:
-    """It had to make room, and finds none since."""
-    task, memory = look.task, look.memory
+def _preempted(look: Look, found: Finding, winner: Preemptor) -> Finding:
+    """It was preempted, and no worker has had capacity since."""
+    task = look.task
     ran = None if task.started_at is None else (task.since - task.started_at).total_seconds()
     place = room.place_in_line(look) + 1
     verdict = words.preempted(task.since, ran, saved=task.position in look.run.checkpoints, place=place, now=look.now)
     numbers = found.numbers | {"place": float(place)} | ({} if ran is None else {"ran_seconds": ran})
-    shown, others = named((_winner(memory, task), *found.in_the_way))
+    shown, others = named((_winner(winner), *found.in_the_way))
     others += found.others_in_the_way
     return replace(
         found, reason=Reason.PREEMPTED, verdict=verdict, in_the_way=shown, others_in_the_way=others, numbers=numbers
     )
 
 
-def _winner(memory: ShardMemory, task: Task) -> InTheWay:
-    """For whom it had to make room, as its row says."""
-    whom = task.because.partition(" for ")[2]
-    run_id = whom.rpartition("run ")[2].rstrip(")")
-    run = memory.runs.get(run_id)
-    tenant = whom.partition("(tenant ")[2].partition(",")[0]  # empty: whose it is nobody knows, so it is for few
-    return InTheWay(
-        kind="run", id=run_id, says=f"made room for {whom}", tenant=tenant if run is None else run.run.tenant,
-        priority=None if run is None else run.run.priority,
-    )  # fmt: skip
+def _winner(winner: Preemptor) -> InTheWay:
+    """The run that it was preempted for."""
+    says = f"preempted it: {winner}"
+    return InTheWay(kind="run", id=winner.run, says=says, tenant=winner.tenant, priority=winner.priority)

@@ -204,9 +204,9 @@ def _assign(turn: Turn, worker: Worker, shape: Shape, tasks: list[Task]) -> None
 
 def _forget_start(task: Task) -> None:
     """Another attempt begins: when the first one started is still to be known at the end of the run."""
-    if task.started_at is not None:
+    if task.started_at is not None or (task.trail is not None and task.trail.preempted_for is not None):
         trail = task.trail or Trail()
-        task.trail = replace(trail, first_start=trail.first_start or task.started_at)
+        task.trail = replace(trail, first_start=trail.first_start or task.started_at, preempted_for=None)
         task.started_at = None
 
 

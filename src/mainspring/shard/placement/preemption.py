@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from mainspring.core.fairness.quotas import is_guaranteed
 from mainspring.core.model.resources import NOTHING, Resources
-from mainspring.core.model.task import Priority, StopKind, Task
+from mainspring.core.model.task import Preemptor, Priority, StopKind, Task
 from mainspring.core.model.worker import Lease, Worker
 from mainspring.core.placement.preemption_policy import (
     MOST_LOOKED_AT,
@@ -75,11 +75,6 @@ def make_room(turn: Turn, priority: Priority, only: Shape | None = None) -> bool
             freed = _look(turn, line, looks) or freed
     _set_alarm(memory)
     return freed
-
-
-def made_room(because: str) -> bool:
-    """Whether this is why a task came back to its queue: it had to make room for another."""
-    return any(because.startswith(why.partition("{")[0]) for why in _WHY.values() if why)
 
 
 def _look(turn: Turn, line: Line, looks: Looks) -> bool:
@@ -328,13 +323,14 @@ def _carry_out(turn: Turn, task: Task, mode: Mode, plan: Plan) -> bool:
             reservations.give_back(turn, other)
             line = (other.priority, other.tenant, memory.shape(other))
             memory.needs.press_again(line, other.id, waited, memory.life)
-    why = _WHY[mode].format(winner=_say(memory, task))
+    winner = _preemptor(memory, task)
+    why = _WHY[mode].format(winner=winner)
     grace = timedelta(seconds=memory.tuning.preemption_grace_seconds)
     for lease in plan.victims:
         for member in list(lease.members.values()):
             if member.stop is None or member.stop.kind is StopKind.HOLD:
                 stop_requests.request(
-                    turn, member, StopKind.PREEMPT, by="shard", why=why, grace=grace, for_task=task.id
+                    turn, member, StopKind.PREEMPT, by="shard", why=why, grace=grace, preempted_for=winner
                 )
     moved = len(plan.victims)
     say = f"{moved} make room for it" if moved else "others go anyway"
@@ -342,9 +338,11 @@ def _carry_out(turn: Turn, task: Task, mode: Mode, plan: Plan) -> bool:
     return reservations.has_come(memory, task, plan.worker)
 
 
-def _say(memory: ShardMemory, task: Task) -> str:
+def _preemptor(memory: ShardMemory, task: Task) -> Preemptor:
     job = memory.runs[task.run_id].subject()
-    return f"{task.name} of {job} (tenant {task.tenant}, {task.priority.name}, run {task.run_id})"
+    return Preemptor(
+        task=task.id, name=task.name, job=job, tenant=task.tenant, run=task.run_id, priority=task.priority
+    )
 
 
 def _set_alarm(memory: ShardMemory) -> None:

@@ -14,7 +14,7 @@ from mainspring.core.lifecycle.retry_policy import Ending, decide_failure
 from mainspring.core.lifecycle.states import FINAL
 from mainspring.core.model.artifacts import ArtifactRow
 from mainspring.core.model.batch import LateResult
-from mainspring.core.model.task import AttemptEnd, RecordedAttempt, StopKind, StopRequest, Task, TaskState
+from mainspring.core.model.task import AttemptEnd, RecordedAttempt, StopKind, StopRequest, Task, TaskState, Trail
 from mainspring.protocol.wire import Answer, Outcome, Verdict
 from mainspring.shard.actions import stop_requests
 from mainspring.shard.effects import LookUpAttempt, Send
@@ -122,6 +122,7 @@ def give_back(turn: Turn, task: Task, *, because: str) -> None:
     if stop is not None and stop.kind is StopKind.CANCEL:
         progress.cancel(turn, run, task, by=stop.by, because=stop.why, cause=stop.cause)
     elif stop is not None and stop.kind is StopKind.PREEMPT:
+        _note_preemption(task, stop)
         _requeue(turn, run, task, by=stop.by, because=stop.why)
     else:
         _requeue(turn, run, task, by="shard", because=because)
@@ -251,7 +252,14 @@ def _conclude_stop(turn: Turn, run: RunMemory, task: Task, stop: StopRequest, *,
             ending = Ending(end=AttemptEnd.TIMED_OUT, failure=failure, worker=worker)
             _settle_failure(turn, run, task, ending, None, by=by)
         case StopKind.PREEMPT | StopKind.EVICT | StopKind.HOLD:
+            _note_preemption(task, stop)
             _requeue(turn, run, task, by=stop.by, because=stop.why)
+
+
+def _note_preemption(task: Task, stop: StopRequest) -> None:
+    """Keep who a task was preempted for while it is queued again: a diagnosis names them."""
+    if stop.preempted_for is not None:
+        task.trail = replace(task.trail or Trail(), preempted_for=stop.preempted_for)
 
 
 def _settle_failure(
