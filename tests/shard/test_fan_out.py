@@ -8,7 +8,7 @@ import pytest
 from mainspring.core.model.alerts import OUTBOX_KIND, Alert, AlertKind
 from mainspring.core.model.job import JobSpec, OnSkip
 from mainspring.core.model.run import FailurePolicy, RunState
-from mainspring.core.model.task import TaskState
+from mainspring.core.model.task import TaskState, Trail
 from mainspring.protocol.wire import Assign, Assignment, Outcome
 from mainspring.shard import events as happened
 from mainspring.shard.effects import Reply
@@ -273,12 +273,12 @@ def test_inputs_that_are_too_large_fail_the_task(world: World) -> None:
     assert "what it would get from upstream has 9000" in row.because
 
 
-def test_past_the_limit_the_run_is_paused_and_somebody_told_until_a_person_goes_on(world: World) -> None:
+def test_fan_out_past_the_limit_pauses_the_run_and_alerts_until_resumed(world: World) -> None:
     given_fan_out(world, ["a", "b", "c"], max_fan_out=2)
     row = world.task("fetch")
     assert (row.state, world.run().state) == (S.PENDING, RunState.PAUSED)
-    assert row.because.startswith("its list has more items than the job allows: 3, and 2 are allowed")
-    assert [alert.summary for alert in limit_alerts(world)] == [f"fetch: {row.because}"]
+    assert row.trail == Trail(fan_out_limit=(3, 2))
+    assert [(alert.details["items"], alert.details["allowed"]) for alert in limit_alerts(world)] == [(3, 2)]
     world.new_leader()
     world.reconnect("w1")
     world.advance(5, heard=["w1"])
@@ -291,7 +291,7 @@ def test_past_the_limit_the_run_is_paused_and_somebody_told_until_a_person_goes_
 def test_a_list_of_ten_thousand_and_one_is_one_too_long(world: World) -> None:
     world.submit(job(task("fetch", for_each="params.n")), params='{"n": 10001}')
     assert world.run().state is RunState.PAUSED
-    assert world.run().because.startswith("fetch: its list has more items than the job allows: 10001")
+    assert world.task("fetch").trail == Trail(fan_out_limit=(10_001, 10_000))
 
 
 def test_a_list_past_the_limit_can_be_cancelled(world: World) -> None:
@@ -301,7 +301,7 @@ def test_a_list_past_the_limit_can_be_cancelled(world: World) -> None:
     assert [alert.resolved for alert in limit_alerts(world)] == [False, True]
 
 
-def test_a_resume_lets_nothing_pass_that_nobody_was_told_of(world: World) -> None:
+def test_resume_does_not_allow_a_fan_out_whose_limit_was_not_reported(world: World) -> None:
     """The list comes while the run is paused for another reason."""
     world.register("w1", cores=4)
     world.submit(fan_out(max_fan_out=2))

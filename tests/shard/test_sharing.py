@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from mainspring.core.model.run import FailurePolicy
-from mainspring.core.model.task import Priority, TaskState
+from mainspring.core.model.task import Priority, TaskState, Trail
 from mainspring.protocol.wire import Assign
 from mainspring.shard.events import CancelRun
 from tests.shard.jobs import cores, job, short, task, wide
@@ -393,4 +393,4 @@ def test_a_quota_limits_what_a_list_may_become(world: World) -> None:
     run = world.submit(job(task("each", for_each="params.many")), params='{"many": 3}')
 
     assert world.run(run).paused
-    assert "3, and 2 are allowed" in world.task("each").because
+    assert world.task("each").trail == Trail(fan_out_limit=(3, 2))

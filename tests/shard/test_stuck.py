@@ -53,7 +53,7 @@ def test_it_is_found_after_half_an_hour_explained_and_decided_again(world: World
     world.now += timedelta(seconds=1)
     world.start("a")
     assert [alert.resolved for alert in alerts(world)] == [False, True]
-    assert world.run().because == "it moves again"
+    assert world.run().stuck_at is None
 
 
 def test_how_long_that_takes_can_be_set(world: World) -> None:
@@ -70,6 +70,7 @@ def test_a_new_leader_knows_of_it(world: World) -> None:
     given_stuck(world)
     world.workers["w1"].offer = world.workers["w1"].offer
     pass_time(world, 31)
+    assert world.run().stuck_at == world.now
     world.new_leader()
     world.now += timedelta(seconds=1)
     world.reconnect("w1")

@@ -358,7 +358,7 @@ class Turn:
 
     def _settle_run(self, run_id: str, run: RunMemory) -> None:
         row = run.run
-        if run.stuck_at is not None and run.changed_at is not None and run.changed_at > run.stuck_at:
+        if row.stuck_at is not None and run.changed_at is not None and run.changed_at > row.stuck_at:
             self._moves_again(run)
         changed = conclude(row, run.state(), self.now, run.tasks)
         if changed and row.state in FINAL_RUN:
@@ -377,10 +377,10 @@ class Turn:
 
     def _moves_again(self, run: RunMemory) -> None:
         """A run that was stuck is so no more (DAG-8)."""
-        if run.stuck_at is not None:
-            self.batch.outbox.append(alerts.run_stuck(run.run, run.stuck_at, self.now, resolved=True))
-        run.stuck_at = None
-        run.run.because = "it moves again"
+        if run.run.stuck_at is not None:
+            self.batch.outbox.append(alerts.run_stuck(run.run, run.run.stuck_at, self.now, resolved=True))
+        run.run.stuck_at = None
+        run.run.because = "a task has moved again"
         self._marked.add(run.run.id)
 
 

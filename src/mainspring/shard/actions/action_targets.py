@@ -131,7 +131,8 @@ def bring_back(turn: Turn, act: ReopenTask | RetryRun) -> None:
         row, tasks, open_spreads = copy(rows.run), [copy(task) for task in rows.tasks], map(copy, rows.spreads)
         conclude(row, RunState.RUNNING, turn.now)
         row.generation += 1
-        row.adopted_at, row.cancelled_by, row.timed_out, row.retries, row.at_risk_at = turn.now, None, False, 0, None
+        row.adopted_at, row.cancelled_by, row.timed_out, row.retries = turn.now, None, False, 0
+        row.at_risk_at = row.stuck_at = None
         adoption.recall_run(turn.memory, row, rows.job, tasks, list(open_spreads), turn.now)
         adoption.recall_checkpoints(turn.memory, rows.checkpoints)
 

@@ -194,12 +194,12 @@ def _assign(turn: Turn, worker: Worker, shape: Shape, tasks: list[Task]) -> None
     concurrency_groups.spend(memory, shape.groups)
     failure_throttle.started(memory, lease.tenant, len(tasks))
     room = shape.resources
-    needs = Offer(room.cpu_millis, room.memory_bytes, room.gpus, room.disk_bytes)
+    offer = Offer(room.cpu_millis, room.memory_bytes, room.gpus, room.disk_bytes)
     if worker.wants is not None:
-        claims.hand_over(turn, worker, lease, group[0], needs)
+        claims.hand_over(turn, worker, lease, group[0], offer)
         return
     memory.set_length(memory.tuning.receipt_seconds, TimerDue(kind=TimerKind.RECEIPT, subject=lease.id))
-    turn.send(worker, Assign(lease.id, tuple(group), needs))
+    turn.send(worker, Assign(lease.id, tuple(group), offer))
 
 
 def _forget_start(task: Task) -> None:

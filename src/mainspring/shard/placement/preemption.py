@@ -41,8 +41,7 @@ from mainspring.core.placement.task_shapes import Shape
 from mainspring.shard import decision_log
 from mainspring.shard.actions import stop_requests
 from mainspring.shard.events import TimerDue, TimerKind
-from mainspring.shard.placement import concurrency_groups, gates, reservations
-from mainspring.shard.placement import starvation_guard as patience
+from mainspring.shard.placement import concurrency_groups, gates, reservations, starvation_guard
 from mainspring.shard.placement.starved_queues import Line
 from mainspring.shard.state.memory import ShardMemory
 from mainspring.shard.turn import Turn
@@ -98,7 +97,7 @@ def _look(turn: Turn, line: Line, looks: Looks) -> bool:
         found = _find_plan(turn, task, over, replace(fleet, use=_lasting_use(turn)), found) if waits_for_room else None
         if found is None:
             if waits_for_room and task is head and waited >= memory.tuning.keep_room_after_seconds:
-                patience.keep_for_next(turn, task, shape)
+                starvation_guard.keep_for_next(turn, task, shape)
             _look_again(memory, line, waited)
             return freed
         freed = _carry_out(turn, task, *found) or freed
@@ -183,8 +182,8 @@ def _plan_at_once(memory: ShardMemory, task: Task, worker: Worker, fleet: Fleet,
 def _look_again(memory: ShardMemory, line: Line, waited: float) -> None:
     """Look at a line again soon if something happens; if nothing does, all the less often the longer it has waited."""
     after = memory.tuning.keep_room_after_seconds
-    patience = after - waited if waited < after else max(LOOK_AGAIN_SECONDS, waited)
-    memory.needs.put_off(line, memory.life + min(LOOK_AGAIN_SECONDS, patience), memory.life + patience)
+    delay = after - waited if waited < after else max(LOOK_AGAIN_SECONDS, waited)
+    memory.needs.put_off(line, memory.life + min(LOOK_AGAIN_SECONDS, delay), memory.life + delay)
 
 
 def _waits_for_room(turn: Turn, task: Task, shape: Shape) -> bool:
@@ -340,9 +339,7 @@ def _carry_out(turn: Turn, task: Task, mode: Mode, plan: Plan) -> bool:
 
 def _preemptor(memory: ShardMemory, task: Task) -> Preemptor:
     job = memory.runs[task.run_id].subject()
-    return Preemptor(
-        task=task.id, name=task.name, job=job, tenant=task.tenant, run=task.run_id, priority=task.priority
-    )
+    return Preemptor(task=task.id, name=task.name, job=job, tenant=task.tenant, run=task.run_id, priority=task.priority)
 
 
 def _set_alarm(memory: ShardMemory) -> None:

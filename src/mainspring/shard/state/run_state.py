@@ -50,8 +50,6 @@ class RunMemory(msgspec.Struct, kw_only=True):
     """What is left of its paces, for those that it has needed."""
     changed_at: datetime | None = None
     """When a task of it last moved, as far as this leader has seen."""
-    stuck_at: datetime | None = None
-    """When it was found that nothing of it moves or runs, if it was (DAG-8)."""
     growth: Growth | None = None
     """What it has beyond the definition. None: its job can't grow."""
     live: dict[int, Task] = {}

@@ -18,7 +18,7 @@ from mainspring.shard.placement import limit_ledger, reservations
 from mainspring.shard.state.dynamic_tasks import Growth
 from mainspring.shard.state.memory import PAST_INTAKE, ShardMemory
 from mainspring.shard.state.run_state import RunMemory
-from mainspring.shard.tasks import circuit_breakers, deadlines, progress, restore, stuck_runs, timeouts
+from mainspring.shard.tasks import circuit_breakers, deadlines, progress, restore, timeouts
 from mainspring.shard.turn import Turn
 
 S = TaskState
@@ -58,8 +58,7 @@ def recall_run(
     memory: ShardMemory, row: Run, job: Job, tasks: list[Task], spreads: list[Spread], now: datetime
 ) -> RunMemory:
     """Bring a run back into memory from its rows, which are the shard's from now on: everything else is derived."""
-    found_stuck = stuck_runs.since(row)
-    run = RunMemory(run=row, job=job, tasks=tasks, changed_at=found_stuck or now, stuck_at=found_stuck)
+    run = RunMemory(run=row, job=job, tasks=tasks, changed_at=row.stuck_at or now)
     memory.runs[row.id] = run
     if job.is_growing:
         run.growth = restore.growth(job, tasks, spreads)

@@ -18,7 +18,7 @@ from mainspring.core.graph.expansion import Surroundings
 from mainspring.core.graph.fan_out import MOST_TASKS, items_of, label_of
 from mainspring.core.lifecycle.readiness import Decision
 from mainspring.core.model.batch import SpreadKind
-from mainspring.core.model.task import Birth, Task, TaskState
+from mainspring.core.model.task import Birth, Task, TaskState, Trail
 from mainspring.protocol.errors import Broken, ExpressionFailed, Refused
 from mainspring.shard import alerts
 from mainspring.shard.state.dynamic_tasks import FanOut, Growth
@@ -48,7 +48,8 @@ def fan_out(turn: Turn, run: RunMemory, task: Task) -> Decision | None:
     if run.run.task_count + count - 1 > MOST_TASKS:
         because = f"its list has {count} items: with them the run would have more than {MOST_TASKS} tasks"
         return Decision(state=S.FAILED, because=because)
-    if count > limit and not (allowed and task.because == _say_limit(count, limit)):
+    stopped_at = None if task.trail is None else task.trail.fan_out_limit
+    if count > limit and not (allowed and stopped_at == (count, limit)):
         _stop_at_limit(turn, run, task, count, limit)
         return None
     birth = Birth(parent=task.position, generation=task.generation, index=0, total=count)
@@ -57,6 +58,8 @@ def fan_out(turn: Turn, run: RunMemory, task: Task) -> Decision | None:
         items=items,
     )  # fmt: skip
     turn.touch(task)
+    if task.trail is not None and stopped_at is not None:
+        task.trail = msgspec.structs.replace(task.trail, fan_out_limit=None)
     task.birth = msgspec.structs.replace(birth, label=label(run, made, 0))
     growth.fan_outs[task.position] = made
     growth.firsts[task.position, task.generation] = made.first
@@ -122,7 +125,11 @@ def stopped_at_limit(run: RunMemory) -> list[Task]:
     if run.growth is None:
         return []
     made = (run.tasks[position] for position in sorted(run.job.templates) if position < len(run.tasks))
-    return [task for task in made if task.state is S.PENDING and task.because.startswith(_LIMIT)]
+    return [
+        task
+        for task in made
+        if task.state is S.PENDING and task.trail is not None and task.trail.fan_out_limit is not None
+    ]
 
 
 def tell_limit_is_over(turn: Turn, run: RunMemory) -> None:
@@ -167,17 +174,13 @@ def _why_not_later(run: RunMemory, position: int) -> str | None:
     return f"{task.name} is {task.state}, and waits for nothing: it can't be given further needs"
 
 
-_LIMIT = "its list has more items than the job allows"
-
-
-def _say_limit(count: int, limit: int) -> str:
-    return f"{_LIMIT}: {count}, and {limit} are allowed; resume the run to go on, or cancel it"
-
-
 def _stop_at_limit(turn: Turn, run: RunMemory, task: Task, count: int, limit: int) -> None:
     """Pause the run, and tell its owner (DAG-2)."""
     turn.touch(task)
-    task.because = _say_limit(count, limit)
+    task.trail = msgspec.structs.replace(task.trail or Trail(), fan_out_limit=(count, limit))
+    task.because = (
+        f"its list has {count} items, more than the limit of {limit}: resume the run to allow it, or cancel it"
+    )
     run.run.paused = True
     run.run.because = f"{task.name}: {task.because}"
     turn.mark(run)

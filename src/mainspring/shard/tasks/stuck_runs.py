@@ -1,7 +1,7 @@
 """A run in which nothing has changed for 30 minutes, and nothing runs, is found, explained and decided again (DAG-8).
 
-Nothing should ever be stuck: whatever waits, waits for something that will come. This watch is for what we did not
-think of. What it finds stands in the run's `because`, so that a new leader knows of it too.
+Nothing should ever be stuck: every wait has an event that ends it. This check catches the cases that nobody thought of.
+When a run was found stuck is in its row (`stuck_at`), so that a new leader knows it too.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from datetime import datetime, timedelta
 
 from mainspring.core.graph.fan_out import full_name
 from mainspring.core.lifecycle.states import FINAL
-from mainspring.core.model.run import Run
 from mainspring.core.model.task import Task, TaskState
 from mainspring.shard import alerts
 from mainspring.shard.state.run_state import RunMemory
@@ -20,13 +19,12 @@ from mainspring.shard.turn import Turn
 S = TaskState
 _MOVING = (S.QUEUED, S.ASSIGNED, S.RUNNING, S.QUARANTINED)
 """States of tasks that wait for a worker, run, or wait for a person."""
-_STUCK = "stuck since "
 _TASKS_NAMED = 5
 
 
 def is_stuck(run: RunMemory, now: datetime, after: timedelta) -> bool:
     """Whether nothing of a run has moved for so long, and nothing will."""
-    last = max(filter(None, (run.changed_at, run.stuck_at)), default=now)
+    last = max(filter(None, (run.changed_at, run.run.stuck_at)), default=now)
     if now - last < after or run.is_resting() or run.spreads or run.ripples:
         return False
     if any(run.counts.get(state) for state in _MOVING):
@@ -36,9 +34,9 @@ def is_stuck(run: RunMemory, now: datetime, after: timedelta) -> bool:
 
 def move_on(turn: Turn, run: RunMemory) -> None:
     """Say what a run waits for, tell somebody, and decide all of it again."""
-    since = run.stuck_at or run.changed_at or turn.now
-    run.stuck_at = turn.now
-    run.run.because = f"{_STUCK}{since.isoformat()}: {explain(run)}"
+    since = run.run.stuck_at or run.changed_at or turn.now
+    run.run.stuck_at = turn.now
+    run.run.because = f"stuck since {since.isoformat()}: {explain(run)}"
     turn.mark(run)
     turn.batch.outbox.append(alerts.run_stuck(run.run, turn.now, turn.now))
     for task in [task for task in run.tasks if task.state is S.PENDING]:
@@ -49,13 +47,6 @@ def move_on(turn: Turn, run: RunMemory) -> None:
             run.delayed -= 1
         if not run.waiting[task.position] and task.state is S.PENDING:
             progress.free(turn, run, task)
-
-
-def since(row: Run) -> datetime | None:
-    """When a run was found stuck, as its row says; None if it was not."""
-    if not row.because.startswith(_STUCK):
-        return None
-    return datetime.fromisoformat(row.because.removeprefix(_STUCK).partition(": ")[0])
 
 
 def explain(run: RunMemory) -> str:

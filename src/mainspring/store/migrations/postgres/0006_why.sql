@@ -36,6 +36,7 @@ CREATE INDEX decisions_of_run ON decisions (run_id, at, id);
 CREATE INDEX decisions_of_worker ON decisions (worker_id, at, id);
 CREATE INDEX decisions_of_tenant ON decisions (tenant, at, id);
 
-ALTER TABLE runs ADD COLUMN finish_by timestamptz, ADD COLUMN at_risk_at timestamptz;
-ALTER TABLE runs_history ADD COLUMN finish_by timestamptz, ADD COLUMN at_risk_at timestamptz;
+ALTER TABLE runs ADD COLUMN finish_by timestamptz, ADD COLUMN at_risk_at timestamptz, ADD COLUMN stuck_at timestamptz;
+ALTER TABLE runs_history
+    ADD COLUMN finish_by timestamptz, ADD COLUMN at_risk_at timestamptz, ADD COLUMN stuck_at timestamptz;
 ALTER TABLE quotas ADD COLUMN bookings text NOT NULL DEFAULT '[]';

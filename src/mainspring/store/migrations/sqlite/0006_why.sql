@@ -34,6 +34,8 @@ CREATE INDEX decisions_of_tenant ON decisions (tenant, at, id);
 
 ALTER TABLE runs ADD COLUMN finish_by INTEGER;
 ALTER TABLE runs ADD COLUMN at_risk_at INTEGER;
+ALTER TABLE runs ADD COLUMN stuck_at INTEGER;
 ALTER TABLE runs_history ADD COLUMN finish_by INTEGER;
 ALTER TABLE runs_history ADD COLUMN at_risk_at INTEGER;
+ALTER TABLE runs_history ADD COLUMN stuck_at INTEGER;
 ALTER TABLE quotas ADD COLUMN bookings TEXT NOT NULL DEFAULT '[]';
