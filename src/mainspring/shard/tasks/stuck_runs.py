@@ -1,4 +1,4 @@
-"""A run in which nothing has changed for 30 minutes, and nothing runs, is found, explained and decided again (DAG-8).
+"""Detect runs in which nothing has changed or run for 30 minutes, report them, and decide them again (DAG-8).
 
 Nothing should ever be stuck: every wait has an event that ends it. This check catches the cases that nobody thought of.
 When a run was found stuck is in its row (`stuck_at`), so that a new leader knows it too.
@@ -18,12 +18,12 @@ from mainspring.shard.turn import Turn
 
 S = TaskState
 _MOVING = (S.QUEUED, S.ASSIGNED, S.RUNNING, S.QUARANTINED)
-"""States of tasks that wait for a worker, run, or wait for a person."""
+"""States of tasks that run, or wait for a worker or a person."""
 _TASKS_NAMED = 5
 
 
 def is_stuck(run: RunMemory, now: datetime, after: timedelta) -> bool:
-    """Whether nothing of a run has moved for so long, and nothing will."""
+    """Whether a run has made no progress for this long, and will make none."""
     last = max(filter(None, (run.changed_at, run.run.stuck_at)), default=now)
     if now - last < after or run.is_resting() or run.spreads or run.ripples:
         return False
@@ -33,7 +33,7 @@ def is_stuck(run: RunMemory, now: datetime, after: timedelta) -> bool:
 
 
 def move_on(turn: Turn, run: RunMemory) -> None:
-    """Say what a run waits for, tell somebody, and decide all of it again."""
+    """Report what a run waits for, raise an alert, and decide its tasks again."""
     since = run.run.stuck_at or run.changed_at or turn.now
     run.run.stuck_at = turn.now
     run.run.because = f"stuck since {since.isoformat()}: {explain(run)}"
@@ -50,11 +50,11 @@ def move_on(turn: Turn, run: RunMemory) -> None:
 
 
 def explain(run: RunMemory) -> str:
-    """What the tasks of a run wait for, in words."""
+    """Describe what the tasks of a run wait for."""
     waiting = [task for task in run.tasks if task.state not in FINAL]
     said = [_explain_task(run, task) for task in waiting[:_TASKS_NAMED]]
     more = f"; and {len(waiting) - _TASKS_NAMED} more" if len(waiting) > _TASKS_NAMED else ""
-    return "; ".join(said) + more if said else "no task of it is open"
+    return "; ".join(said) + more if said else "it has no open tasks"
 
 
 def _explain_task(run: RunMemory, task: Task) -> str:
@@ -65,4 +65,4 @@ def _explain_task(run: RunMemory, task: Task) -> str:
     upstream = [f"{parent.name} ({parent.state})" for parent in made if parent.state not in FINAL]
     if upstream:
         return f"{name} waits for {', '.join(upstream[:_TASKS_NAMED])}"
-    return f"{name} is {task.state}, counts {run.waiting[task.position]} open upstream, and there is none"
+    return f"{name} is {task.state} and counts {run.waiting[task.position]} open upstream tasks, but there are none"
