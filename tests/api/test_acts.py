@@ -23,7 +23,7 @@ async def test_a_run_is_paused_resumed_and_cancelled(office: Office) -> None:
         ended = read(await caller.get(path), RunView)
 
     assert (paused.changed, then.paused) == (True, True)
-    assert (again.changed, again.detail) == (False, "the run is paused")
+    assert again.changed is False
     assert (resumed.changed, cancelled.changed) == (True, True)
     assert (ended.cancelled_by, ended.because) == ("token:a-test", WHY["why"])
 

@@ -206,7 +206,7 @@ def test_a_run_in_intake_has_no_tasks_to_act_on(world: World, kind: type[happene
     answer = world.act(kind, run, task="a")
 
     assert answer.reply is Reply.REFUSED
-    assert "has not begun" in answer.detail
+    assert "no tasks yet" in answer.detail
 
 
 def test_a_run_that_is_cancelled_in_intake_is_adopted_for_it(world: World) -> None:

@@ -194,7 +194,8 @@ def test_the_next_attempt_finds_what_a_person_has_put_there(world: World) -> Non
 def test_it_is_put_there_only_if_what_is_expected_is_there(world: World) -> None:
     given_saved(world)
 
-    assert put(world, "2", digest_of("0")) == (Reply.REFUSED, f"the checkpoint is another: {digest_of('1')}")
+    reply, detail = put(world, "2", digest_of("0"))
+    assert (reply, digest_of("1") in detail) == (Reply.REFUSED, True)
     assert put(world, "2", "")[0] is Reply.REFUSED
     assert world.ledger.checkpoints[world.task("a").id].document == "1"
 
@@ -224,13 +225,13 @@ def test_nobody_saves_in_the_name_of_an_older_attempt(world: World) -> None:
     answered = world.act(happened.SaveCheckpoint, task="a", attempt_id="att_older", document="9")
 
     _, attempt = world.holder("a")
-    assert (answered.reply, answered.detail) == (Reply.REFUSED, f"the attempt is another: {attempt} is under way")
+    assert (answered.reply, attempt in answered.detail) == (Reply.REFUSED, True)
 
 
 def test_none_can_be_expected(world: World) -> None:
     world.given_running("a", on="w1")
 
-    assert put(world, "1", digest_of("1")) == (Reply.REFUSED, "the checkpoint is another: there is none")
+    assert put(world, "1", digest_of("1"))[0] is Reply.REFUSED
     assert put(world, "1", "")[0] is Reply.DONE
 
 
@@ -239,6 +240,8 @@ def test_a_task_that_is_over_needs_none(world: World) -> None:
     world.submit(chain("a", "b"))
     world.run_through("a")
 
-    assert put(world, "1") == (Reply.REFUSED, "the task is SUCCEEDED: no attempt of it would find a checkpoint")
+    reply, detail = put(world, "1")
+    assert (reply, "the task is SUCCEEDED" in detail) == (Reply.REFUSED, True)
     world.run_through("b")
-    assert put(world, "1") == (Reply.REFUSED, "the run is SUCCEEDED: no task of it runs any more")
+    reply, detail = put(world, "1")
+    assert (reply, "the run is SUCCEEDED" in detail) == (Reply.REFUSED, True)

@@ -82,7 +82,7 @@ def test_what_is_not_started_in_time_goes_back_and_its_id_is_worth_nothing(world
     world.advance(seconds=1)
 
     assert world.task("a").state is S.QUEUED
-    assert world.task("a").because == f"{NAME} did not start it in time"
+    assert NAME in world.task("a").because
     assert start(world, attempt).reply is end(world, attempt).reply is Reply.REFUSED
     assert world.task("a").state is S.QUEUED
     assert [one.end for one in world.ledger.attempts.values()] == [AttemptEnd.RETURNED]
@@ -102,7 +102,8 @@ def test_what_is_started_is_lost_only_when_nothing_is_said_of_it_for_long(world:
     assert world.shard.memory.workers[NAME].status is WorkerStatus.READY
     world.advance(seconds=5)
 
-    assert world.task(names[silent]).because == f"{NAME} said nothing of it for 300 s"
+    assert NAME in world.task(names[silent]).because
+    assert "300 s" in world.task(names[silent]).because
     assert world.task(names[silent]).losses == 1
     assert world.task(names[kept]).state is S.RUNNING
     assert beat(world, silent).reply is Reply.REFUSED

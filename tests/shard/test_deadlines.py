@@ -69,7 +69,7 @@ def test_a_run_is_at_risk_when_it_can_wait_no_longer_and_late_when_its_time_is_o
     assert world.run().at_risk_at == THEN + timedelta(seconds=181)
     assert summary(world, AT_RISK) == (
         "job is at risk: it is to be over by 2026-01-01T00:05:00Z, in 1m 59s, and what is left usually takes 2m 00s; "
-        "it stays P1: acme has no grant for P0"
+        "priority stays P1: acme has no P0 grant"
     )
 
     world.advance(118)

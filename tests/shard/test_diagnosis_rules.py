@@ -134,7 +134,7 @@ def test_a_tenant_whose_failures_are_used_up_starts_a_few_at_a_time(world: World
     waiting = [one for one in world.ledger.tasks_of(later.id) if one.state is S.QUEUED]
     found = why(world, waiting[-1].name, later)
     assert (found.reason, holding(found)) == (Reason.RATE_LIMIT, words.FAILURES)
-    assert "2 of its tasks failed within an hour, and 2 may" in found.verdict
+    assert "2 of its tasks failed within an hour (budget 2)" in found.verdict
 
     world.rule(rules(quota("acme", failures_per_hour=100)))
     assert why(world, waiting[-1].name, later).reason is None

@@ -76,7 +76,7 @@ def test_what_was_so_before_has_an_entry_too(world: World) -> None:
 
     world.act(PauseRun, audit=entry())
 
-    assert said(world) == ({"state": "PAUSED"}, {"reply": "already", "detail": "the run is paused"})
+    assert said(world) == ({"state": "PAUSED"}, {"reply": "already", "detail": "the run is already paused"})
 
 
 def test_what_is_refused_or_not_found_has_none(world: World) -> None:

@@ -70,7 +70,7 @@ def test_what_needs_it_waits_for_all_and_gets_the_outputs_in_order(world: World)
 def test_an_empty_list_skips_it_and_what_needs_it(world: World) -> None:
     given_fan_out(world, [])
     assert world.states() == {"list": S.SUCCEEDED, "fetch": S.SKIPPED, "report": S.SKIPPED}
-    assert world.task("fetch").because == "nothing to do: the list is empty"
+    assert "list is empty" in world.task("fetch").because
 
 
 def test_what_runs_after_skips_runs_after_an_empty_list(world: World) -> None:
@@ -270,7 +270,7 @@ def test_inputs_that_are_too_large_fail_the_task(world: World) -> None:
         world.succeed(f"fetch[{number}]", output=f'"{"x" * 1_000_000}"')
     row = world.task("report")
     assert row.state is S.FAILED
-    assert "what it would get from upstream has 9000" in row.because
+    assert "9000028 characters" in row.because
 
 
 def test_fan_out_past_the_limit_pauses_the_run_and_alerts_until_resumed(world: World) -> None:
@@ -319,7 +319,7 @@ def test_more_tasks_than_a_run_may_have_fail_it(world: World) -> None:
     spec = job(task("list"), task("fetch", for_each="params.n"), max_fan_out=250_000)
     world.submit(spec, params='{"n": 250000}')
     assert world.task("fetch").state is S.FAILED
-    assert "more than 250000 tasks" in world.task("fetch").because
+    assert "limit of 250000 tasks" in world.task("fetch").because
 
 
 def limit_alerts(world: World) -> list[Alert]:

@@ -7,6 +7,7 @@ import pytest
 from mainspring.core.model.task import Priority, TaskState
 from mainspring.shard import events as happened
 from mainspring.shard.effects import TakeShare
+from mainspring.shard.placement import concurrency_groups
 from tests.shard.groups import LIMIT, began, counted, grant, in_group, used
 from tests.shard.jobs import chain, job, task, wide
 from tests.shard.sharing import group, rules
@@ -92,7 +93,8 @@ def test_a_full_group_hides_nobody_behind_it(world: World) -> None:
     grant(world)
     world.submit(job(in_group("b")))
     world.submit(wide(4))
-    assert next(iter(world.shard.memory.queues.parked.values())) == "group db lets 1 run at a time"
+    why = next(iter(world.shard.memory.queues.parked.values()))
+    assert why == concurrency_groups.say(world.shard.memory.rules.groups[LIMIT])
 
     world.run_through("t0")
 

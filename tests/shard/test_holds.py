@@ -171,7 +171,7 @@ def test_what_is_so_already_is_said_to_be(
     answer = ask(world, second, "w1")
 
     assert answer.reply is Reply.ALREADY
-    assert answer.detail == f"w1 is {hold or 'not held'}"
+    assert answer.detail == f"w1 is {hold or 'not cordoned'}"
     assert len([row for batch in world.batches for row in batch.workers]) == before
 
 

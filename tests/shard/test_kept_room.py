@@ -90,7 +90,7 @@ def test_a_worker_that_is_lost_takes_the_room_with_it_and_another_is_found(world
     given(world, "next", P0, resources=cores(2))
     kept = room(world, "next")
     assert kept is not None
-    assert (kept.worker, kept.why) == ("w3", "1 make room for it")
+    assert (kept.worker, kept.yields) == ("w3", False)
     world.advance(20, heard=["w1", "w2"])
 
     assert room(world, "next") is None

@@ -18,7 +18,7 @@ def test_a_killed_task_is_cancelled_once_its_process_is_gone(world: World) -> No
 
     answered = world.act(KillTask, task="a", why="it hangs")
 
-    assert (answered.reply, answered.detail) == (Reply.DONE, "its worker is asked to kill it")
+    assert answered.reply is Reply.DONE
     assert world.task("a").state is S.RUNNING
     assert world.stops("w1") == [(world.task("a").attempt_id, 0.0)]
 
@@ -126,17 +126,18 @@ def test_a_task_that_is_being_cancelled_does_not_run_again(world: World) -> None
     answered = world.act(KillTask, task="a", again=True)
 
     assert answered.reply is Reply.REFUSED
-    assert answered.detail == "the task is being cancelled: it can be killed, and not run again"
+    assert "being cancelled" in answered.detail
 
 
 def test_only_what_has_a_process_can_be_killed(world: World) -> None:
     world.register("w1")
     run = world.submit(chain("a", "b"))
 
-    assert world.act(KillTask, task="b").detail == "the task is PENDING: it has no process that could be killed"
+    unstarted = world.act(KillTask, task="b")
+    assert (unstarted.reply, "the task is PENDING" in unstarted.detail) == (Reply.REFUSED, True)
     world.run_through("a", "b")
     over = world.act(KillTask, run, task="b")
-    assert (over.reply, over.detail) == (Reply.REFUSED, "the run is SUCCEEDED: no task of it runs any more")
+    assert (over.reply, "the run is SUCCEEDED" in over.detail) == (Reply.REFUSED, True)
 
 
 @pytest.mark.parametrize("grace", [-1.0, 3_601.0, float("nan")])

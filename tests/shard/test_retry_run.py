@@ -35,7 +35,7 @@ def test_all_that_failed_starts_again_with_what_was_cancelled_because_of_it(worl
     world.succeed("e")
     assert world.run().state is RunState.FAILED
     answer = world.act(happened.RetryRun)
-    assert (answer.reply, answer.detail) == (Reply.DONE, "2 tasks started again")
+    assert (answer.reply, answer.detail) == (Reply.DONE, "2 tasks restarted")
     assert world.states() == {"a": S.ASSIGNED, "b": S.ASSIGNED, "c": S.SUCCEEDED, "d": S.PENDING, "e": S.SUCCEEDED}
     world.succeed("a", "b", "d")
     assert (world.run().state, world.run().generation) == (RunState.SUCCEEDED, 2)
@@ -104,7 +104,7 @@ def test_what_waits_for_a_fan_out_waits_again_for_those_of_it_that_failed(world:
     world.succeed("fetch[0]")
     world.fail("fetch[1]", "fetch[2]")
     assert world.task("report").state is S.CANCELLED
-    assert world.act(happened.RetryRun).detail == "2 tasks started again"
+    assert world.act(happened.RetryRun).detail == "2 tasks restarted"
     assert [world.task(f"fetch[{number}]").generation for number in range(3)] == [1, 2, 2]
     world.succeed("fetch[1]")
     assert world.task("report").state is S.PENDING

@@ -332,7 +332,7 @@ def _carry_out(turn: Turn, task: Task, mode: Mode, plan: Plan) -> bool:
                     turn, member, StopKind.PREEMPT, by="shard", why=why, grace=grace, preempted_for=winner
                 )
     moved = len(plan.victims)
-    say = f"{moved} leases are preempted for it" if moved else "capacity is already being released"
+    say = f"{moved} lease{'s' if moved > 1 else ''} preempted for it" if moved else "capacity is already being released"
     reservations.keep(turn, task, plan.worker, say, yields=mode is Mode.TAKE_OVER)
     return reservations.has_come(memory, task, plan.worker)
 
