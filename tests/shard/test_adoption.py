@@ -19,7 +19,7 @@ from tests.shard.world import World
 S = TaskState
 
 
-def test_a_small_run_is_made_whole_in_one_batch(world: World) -> None:
+def test_a_small_run_is_created_in_one_batch(world: World) -> None:
     """No spread is needed for a few tasks."""
     run = world.put_in_intake(chain("a", "b", "c"))
 
@@ -30,7 +30,7 @@ def test_a_small_run_is_made_whole_in_one_batch(world: World) -> None:
     assert world.states(run) == {"a": S.QUEUED, "b": S.PENDING, "c": S.PENDING}
 
 
-def test_an_adopted_run_is_running_and_says_since_when(world: World) -> None:
+def test_an_adopted_run_is_running_and_has_adopted_at(world: World) -> None:
     """STA-5: PENDING until adopted, RUNNING while some task is open."""
     run = world.put_in_intake(chain("a"))
     assert world.run(run).state is RunState.PENDING
@@ -68,7 +68,7 @@ def test_a_large_run_is_spread_over_several_batches(world: World) -> None:
     assert world.batches[-1].spreads[-1].done == 100
 
 
-def test_a_run_just_over_the_limit_fits_one_batch_and_leaves_no_spread(world: World) -> None:
+def test_a_run_just_over_the_limit_fits_one_batch_without_a_bulk_operation(world: World) -> None:
     """A spread that is over in the batch that opened it needs no row."""
     run = world.put_in_intake(wide(SMALL_RUN + 1))
 
@@ -79,7 +79,7 @@ def test_a_run_just_over_the_limit_fits_one_batch_and_leaves_no_spread(world: Wo
     assert len(world.ledger.tasks) == SMALL_RUN + 1
 
 
-def test_a_task_made_after_its_upstreams_ended_is_decided_at_once(world: World) -> None:
+def test_a_task_created_after_its_upstreams_ended_is_decided_at_once(world: World) -> None:
     """DAG-1: `late` is made when `first` is long over."""
     world.register("w1")
     tasks = [task("first"), *(task(f"t{n}", "first") for n in range(60)), task("late", "first")]
@@ -98,7 +98,7 @@ def test_a_task_made_after_its_upstreams_ended_is_decided_at_once(world: World) 
     assert world.path("late") == [S.PENDING, S.QUEUED]
 
 
-def test_tasks_made_under_a_cancel_are_made_cancelled(world: World) -> None:
+def test_tasks_created_during_a_cancel_are_cancelled(world: World) -> None:
     """Their story begins and ends in one batch: nothing of a cancelled run is ever queued."""
     run = world.put_in_intake(wide(100))
     with world.rows_per_turn(30):
@@ -113,7 +113,7 @@ def test_tasks_made_under_a_cancel_are_made_cancelled(world: World) -> None:
     assert world.run(run).state is RunState.CANCELLED
 
 
-def test_tasks_made_after_a_failure_under_fail_fast_are_made_cancelled_and_name_the_cause(world: World) -> None:
+def test_tasks_created_after_a_fail_fast_failure_are_cancelled_with_the_cause(world: World) -> None:
     """DAG-3: what is made late knows why it never starts, so that a retry reopens it."""
     world.register("w1")
     run = world.put_in_intake(wide(100, max_attempts=1))
@@ -131,7 +131,7 @@ def test_tasks_made_after_a_failure_under_fail_fast_are_made_cancelled_and_name_
     assert world.run(run).state is RunState.FAILED
 
 
-def test_a_task_made_under_fail_fast_does_not_wait_for_an_upstream_that_still_runs(world: World) -> None:
+def test_a_task_created_under_fail_fast_does_not_wait_for_a_running_upstream(world: World) -> None:
     """DAG-3: it will never start, whatever becomes of the upstream."""
     world.register("w1", cores=2)
     run = world.put_in_intake(
@@ -166,7 +166,7 @@ def test_a_failure_under_fail_after_all_does_not_stop_the_adoption(world: World)
     assert len(world.states(run)) == 60
 
 
-def test_a_run_with_an_open_spread_is_not_over_though_all_made_tasks_are(world: World) -> None:
+def test_a_run_with_an_open_bulk_operation_is_not_final(world: World) -> None:
     """STA-5: the tasks that are still to be made count."""
     world.register("w1")
     run = world.put_in_intake(wide(40))
@@ -209,7 +209,7 @@ def test_a_run_in_intake_has_no_tasks_to_act_on(world: World, kind: type[happene
     assert "no tasks yet" in answer.detail
 
 
-def test_a_run_that_is_cancelled_in_intake_is_adopted_for_it(world: World) -> None:
+def test_a_run_cancelled_in_intake_is_adopted_first(world: World) -> None:
     """Its tasks have a story too, and no worker ever sees them."""
     world.register("w1")
     run = world.put_in_intake(wide(3))
@@ -222,7 +222,7 @@ def test_a_run_that_is_cancelled_in_intake_is_adopted_for_it(world: World) -> No
 
 
 @pytest.mark.parametrize("turns", [0, 1])
-def test_an_arrival_that_a_pause_has_overtaken_does_not_undo_it(world: World, turns: int) -> None:
+def test_an_arrival_after_a_pause_does_not_undo_it(world: World, turns: int) -> None:
     """Intake handed the run over as it was before; it comes in the turn of the act, or in the next one."""
     world.register("w1")
     run = world.put_in_intake(chain("a"))
@@ -238,7 +238,7 @@ def test_an_arrival_that_a_pause_has_overtaken_does_not_undo_it(world: World, tu
 
 
 @pytest.mark.parametrize("turns", [0, 1])
-def test_an_arrival_that_a_cancel_has_overtaken_does_not_adopt_the_run_again(world: World, turns: int) -> None:
+def test_an_arrival_after_a_cancel_does_not_adopt_the_run_again(world: World, turns: int) -> None:
     """The run is over, and stays so."""
     run = world.put_in_intake(chain("a"))
     arrival = world.arrival(run)

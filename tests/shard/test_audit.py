@@ -13,7 +13,7 @@ from tests.shard.world import World
 S = TaskState
 
 
-def test_nothing_is_found_where_nothing_is_wrong(world: World) -> None:
+def test_a_healthy_shard_has_no_findings(world: World) -> None:
     """One task in each state that is not final."""
     world.register("w1", cores=2)
     world.submit(job(task("a"), task("b"), task("c"), task("d", "a")))
@@ -65,7 +65,7 @@ def test_a_task_that_no_lease_holds_is_found(world: World) -> None:
     assert [task.id for task, _ in found] == [held.id]
 
 
-def test_a_look_is_bounded_and_goes_round(world: World) -> None:
+def test_a_check_is_bounded_and_cycles_through_all_runs(world: World) -> None:
     """So many runs at a time, and the broken one is found in the second look."""
     for n in range(RUNS_PER_LOOK + 5):
         world.submit(chain(f"a{n}", f"b{n}"))

@@ -28,13 +28,13 @@ def last_assignment(world: World, worker: str) -> Assignment:
     return message.group[-1]
 
 
-def test_a_first_attempt_finds_nothing(world: World) -> None:
+def test_a_first_attempt_has_no_checkpoint(world: World) -> None:
     world.given_running("a", on="w1")
 
     assert last_assignment(world, "w1").checkpoint is None
 
 
-def test_the_next_attempt_finds_what_was_saved_last(world: World) -> None:
+def test_the_next_attempt_gets_the_latest_checkpoint(world: World) -> None:
     """After a failure, on whichever worker."""
     world.given_running("a", on="w1", retry_delay_seconds=1.0)
     save(world, "a", "1")
@@ -78,7 +78,7 @@ def test_a_checkpoint_outlives_its_attempt_its_worker_and_its_leader(world: Worl
     assert last_assignment(world, "w2").checkpoint == '{"n": 1}'
 
 
-def test_a_persons_retry_goes_on_from_the_checkpoint(world: World) -> None:
+def test_a_manual_retry_continues_from_the_checkpoint(world: World) -> None:
     """Also when the run was over, and had left the memory."""
     run = world.given_running("a", on="w1", max_attempts=1)
     save(world, "a", "7")
@@ -90,7 +90,7 @@ def test_a_persons_retry_goes_on_from_the_checkpoint(world: World) -> None:
     assert last_assignment(world, "w1").checkpoint == "7"
 
 
-def test_each_task_finds_its_own(world: World) -> None:
+def test_each_task_gets_its_own_checkpoint(world: World) -> None:
     world.register("w1")
     world.submit(chain("a", "b"))
     world.start("a")
@@ -101,7 +101,7 @@ def test_each_task_finds_its_own(world: World) -> None:
     assert last_assignment(world, "w1").checkpoint is None
 
 
-def test_an_attempt_that_is_no_longer_its_workers_saves_nothing(world: World) -> None:
+def test_an_attempt_of_another_worker_saves_nothing(world: World) -> None:
     """I-13: it is told so."""
     world.given_running("a", on="w1")
     worker, attempt = world.holder("a")
@@ -114,7 +114,7 @@ def test_an_attempt_that_is_no_longer_its_workers_saves_nothing(world: World) ->
     assert world.stops("w1") == [(attempt, 0.0)]
 
 
-def test_a_checkpoint_that_can_not_be_kept_ends_nothing(world: World) -> None:
+def test_an_invalid_checkpoint_ends_nothing(world: World) -> None:
     """It is on record, and the attempt goes on; what was saved before is still there."""
     world.given_running("a", on="w1", retry_delay_seconds=1.0)
     save(world, "a", "1")
@@ -153,7 +153,7 @@ def test_how_far_an_attempt_is_and_when_it_last_moved(world: World) -> None:
     assert world.shard.memory.headway == {}
 
 
-def test_nobody_speaks_of_the_progress_of_others(world: World) -> None:
+def test_progress_of_another_workers_attempt_is_ignored(world: World) -> None:
     """I-13."""
     world.given_running("a", on="w1")
     world.given_run(task("b"))
@@ -181,7 +181,7 @@ def given_saved(world: World) -> None:
     save(world, "a", "1")
 
 
-def test_the_next_attempt_finds_what_a_person_has_put_there(world: World) -> None:
+def test_the_next_attempt_gets_a_checkpoint_saved_by_a_person(world: World) -> None:
     given_saved(world)
     world.fail("a")
 
@@ -191,7 +191,7 @@ def test_the_next_attempt_finds_what_a_person_has_put_there(world: World) -> Non
     assert last_assignment(world, "w1").checkpoint == "7"
 
 
-def test_it_is_put_there_only_if_what_is_expected_is_there(world: World) -> None:
+def test_a_checkpoint_is_replaced_only_if_it_is_the_expected_one(world: World) -> None:
     given_saved(world)
 
     reply, detail = put(world, "2", digest_of("0"))
@@ -203,7 +203,7 @@ def test_it_is_put_there_only_if_what_is_expected_is_there(world: World) -> None
     assert world.ledger.checkpoints[world.task("a").id].document == "2"
 
 
-def test_what_the_task_saves_in_the_same_turn_counts(world: World) -> None:
+def test_a_checkpoint_saved_in_the_same_turn_counts(world: World) -> None:
     """Two who read the same, and write: one of them is told that it is another by now."""
     given_saved(world)
     worker, attempt = world.holder("a")
@@ -218,7 +218,7 @@ def test_what_the_task_saves_in_the_same_turn_counts(world: World) -> None:
     assert [saved.document for saved in batch.checkpoints] == ["2"]
 
 
-def test_nobody_saves_in_the_name_of_an_older_attempt(world: World) -> None:
+def test_an_older_attempt_can_not_save_a_checkpoint(world: World) -> None:
     """I-13: such as a process that goes on somewhere, and whose worker was lost."""
     given_saved(world)
 
@@ -228,14 +228,14 @@ def test_nobody_saves_in_the_name_of_an_older_attempt(world: World) -> None:
     assert (answered.reply, attempt in answered.detail) == (Reply.REFUSED, True)
 
 
-def test_none_can_be_expected(world: World) -> None:
+def test_no_checkpoint_can_be_expected(world: World) -> None:
     world.given_running("a", on="w1")
 
     assert put(world, "1", digest_of("1"))[0] is Reply.REFUSED
     assert put(world, "1", "")[0] is Reply.DONE
 
 
-def test_a_task_that_is_over_needs_none(world: World) -> None:
+def test_a_final_task_gets_no_checkpoint(world: World) -> None:
     world.register("w1")
     world.submit(chain("a", "b"))
     world.run_through("a")

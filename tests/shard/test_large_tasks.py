@@ -69,7 +69,7 @@ def waits_for_two_cores(world: World) -> None:
     assert world.names(S.ASSIGNED) == []
 
 
-def test_room_that_is_kept_for_what_is_large_is_not_given_to_its_like(world: World) -> None:
+def test_a_reservation_of_a_large_task_is_not_given_to_its_peers(world: World) -> None:
     waits_for_two_cores(world)
 
     submit(world, "other", 3, P2)
@@ -80,7 +80,7 @@ def test_room_that_is_kept_for_what_is_large_is_not_given_to_its_like(world: Wor
 
 
 @pytest.mark.parametrize("priority", [P0, P1])
-def test_what_is_more_important_has_it_at_once(world: World, priority: Priority) -> None:
+def test_a_higher_priority_takes_the_reservation_at_once(world: World, priority: Priority) -> None:
     """Nobody was stopped for it: strict priority goes before. It does not wait anew until room is kept for it again."""
     waits_for_two_cores(world)
     kept = world.task("large20").reserved
@@ -91,7 +91,7 @@ def test_what_is_more_important_has_it_at_once(world: World, priority: Priority)
     assert world.task("large20").reserved not in (None, kept)
 
 
-def test_at_most_one_such_room_at_each_priority(world: World) -> None:
+def test_at_most_one_starvation_reservation_per_priority(world: World) -> None:
     for worker in ("w1", "w2"):
         world.register(worker, cores=2)
     running(world, "small", 4, P2)
@@ -103,7 +103,7 @@ def test_at_most_one_such_room_at_each_priority(world: World) -> None:
     assert len([one for one in world.ledger.tasks.values() if one.reserved is not None]) == 1
 
 
-def test_what_fits_no_worker_has_none_kept(world: World) -> None:
+def test_a_task_that_fits_no_worker_gets_no_reservation(world: World) -> None:
     world.register("w1", cores=2)
     running(world, "small", 2, P2)
     submit(world, "huge", 1, P2, resources=cores(3))

@@ -34,12 +34,12 @@ def given_others_wait(world: World, priority: Priority = Priority.P1) -> None:
     world.submit(job(task("other")), tenant="other", priority=priority)
 
 
-def test_a_fan_out_is_made_at_once_if_nobody_waits(world: World) -> None:
+def test_a_fan_out_is_created_at_once_if_no_other_run_waits(world: World) -> None:
     world.submit(many(WIDE), params=f'{{"n": {WIDE}}}')
     assert made(world) == WIDE
 
 
-def test_while_others_wait_it_is_a_burst_and_then_so_many_a_second(world: World) -> None:
+def test_a_fan_out_is_paced_after_a_burst_while_others_wait(world: World) -> None:
     given_others_wait(world)
     world.submit(many(WIDE), params=f'{{"n": {WIDE}}}')
     assert made(world) == GROWTH.burst + 1
@@ -61,13 +61,13 @@ def test_a_second_fan_out_of_the_run_waits_behind_the_first_without_a_turn_after
     assert made(world) == sum(row.name == "rest" for row in world.ledger.tasks.values()) == WIDE
 
 
-def test_what_is_less_important_slows_nothing_down(world: World) -> None:
+def test_lower_priorities_do_not_cause_pacing(world: World) -> None:
     given_others_wait(world, Priority.P2)
     world.submit(many(WIDE), params=f'{{"n": {WIDE}}}')
     assert made(world) == WIDE
 
 
-def test_when_the_others_are_gone_the_rest_is_made_at_once(world: World) -> None:
+def test_pacing_ends_when_no_other_run_waits(world: World) -> None:
     given_others_wait(world)
     world.submit(many(WIDE), params=f'{{"n": {WIDE}}}')
     world.act(happened.CancelRun, world.run("run_0001"))
@@ -75,7 +75,7 @@ def test_when_the_others_are_gone_the_rest_is_made_at_once(world: World) -> None
     assert made(world) == WIDE
 
 
-def test_a_new_leader_makes_the_rest_of_what_was_put_off(world: World) -> None:
+def test_a_new_leader_creates_the_rest_of_deferred_work(world: World) -> None:
     given_others_wait(world)
     world.submit(many(WIDE), params=f'{{"n": {WIDE}}}')
     world.new_leader()

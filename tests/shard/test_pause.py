@@ -13,7 +13,7 @@ from tests.shard.world import World
 S = TaskState
 
 
-def test_a_paused_run_starts_nothing_more_and_what_runs_goes_on(world: World) -> None:
+def test_a_paused_run_starts_nothing_and_running_tasks_continue(world: World) -> None:
     """STA-5: held by a person is PAUSED."""
     world.register("w1")
     run = world.submit(job(task("a"), task("b"), task("c", "a")))
@@ -27,7 +27,7 @@ def test_a_paused_run_starts_nothing_more_and_what_runs_goes_on(world: World) ->
     assert world.states(run) == {"a": S.SUCCEEDED, "b": S.PENDING, "c": S.PENDING}
 
 
-def test_a_resumed_run_queues_again_what_may_run(world: World) -> None:
+def test_a_resumed_run_queues_its_ready_tasks(world: World) -> None:
     """Those that were queued, and those whose upstreams ended meanwhile."""
     world.register("w1", cores=4)
     run = world.submit(job(task("a"), task("b"), task("c", "a"), task("d", "c")))
@@ -58,7 +58,7 @@ def test_an_assigned_task_of_a_paused_run_is_recalled_and_waits(world: World) ->
     assert world.task("a").attempt == 2
 
 
-def test_a_recalled_task_that_had_started_runs_on_in_a_paused_run(world: World) -> None:
+def test_a_recalled_task_that_had_started_continues_in_a_paused_run(world: World) -> None:
     """The worker answers *started*: what runs goes on."""
     world.register("w1")
     run = world.submit(chain("a"))
@@ -84,7 +84,7 @@ def test_a_recall_that_crossed_a_resume_goes_back_to_the_queue(world: World) -> 
     assert world.path("a")[-2:] == [S.QUEUED, S.ASSIGNED]
 
 
-def test_a_failure_in_a_paused_run_is_tried_again_after_the_resume(world: World) -> None:
+def test_a_failure_in_a_paused_run_is_retried_after_the_resume(world: World) -> None:
     """The delay passes while the run rests."""
     world.register("w1")
     run = world.submit(chain("a", retry_delay_seconds=5.0))
@@ -111,7 +111,7 @@ def test_a_task_lost_in_a_paused_run_waits_for_the_resume(world: World) -> None:
     assert world.run(run).state is RunState.PAUSED
 
 
-def test_pausing_and_resuming_twice_says_that_it_was_so(world: World) -> None:
+def test_repeated_pause_and_resume_are_reported_as_unchanged(world: World) -> None:
     """STA-2."""
     run = world.submit(chain("a"))
     assert world.reply(happened.ResumeRun, run) is Reply.ALREADY
@@ -119,7 +119,7 @@ def test_pausing_and_resuming_twice_says_that_it_was_so(world: World) -> None:
     assert world.reply(happened.PauseRun, run) is Reply.ALREADY
 
 
-def test_a_pause_during_the_adoption_holds_what_is_made_later(world: World) -> None:
+def test_a_pause_during_adoption_applies_to_tasks_created_later(world: World) -> None:
     """The tasks are made, and none is queued."""
     run = world.put_in_intake(wide(100))
     with world.rows_per_turn(30):
@@ -160,7 +160,7 @@ def test_a_resume_before_the_pause_was_through_groups_each_short_task_once(world
     assert len(world.shard.memory.leases) == 1
 
 
-def test_what_was_taken_from_a_queue_while_the_run_rested_is_put_back(world: World) -> None:
+def test_tasks_dequeued_while_the_run_was_paused_are_requeued(world: World) -> None:
     """Placing passes over tasks of a resting run, and the resume restores their entries."""
     world.register("w1")
     run = world.submit(wide(40))

@@ -70,7 +70,7 @@ def test_under_fail_fast_other_branches_start_again_by_their_cause(world: World)
     assert world.run(run).failed_task is None
 
 
-def test_a_run_that_was_over_goes_on_from_its_rows(world: World) -> None:
+def test_a_final_run_is_restored_from_its_rows(world: World) -> None:
     """STA-1: it had left the memory, and comes back as a new generation."""
     world.register("w1")
     run = world.submit(chain("a", "b", max_attempts=1), watched=True)
@@ -110,7 +110,7 @@ def test_a_run_that_was_reopened_does_not_move_to_history(world: World) -> None:
     assert world.ledger.archived == set()
 
 
-def test_a_task_that_is_not_over_can_not_be_reopened(world: World) -> None:
+def test_an_open_task_can_not_be_reopened(world: World) -> None:
     """Whoever asks is told what it is doing."""
     run = world.submit(chain("a"))
 
@@ -135,7 +135,7 @@ def test_a_skipped_descendant_is_decided_again(world: World) -> None:
     assert world.states(run) == {"count": S.SUCCEEDED, "load": S.ASSIGNED, "end": S.PENDING}
 
 
-def test_a_child_that_succeeded_is_left_as_it_is(world: World) -> None:
+def test_a_succeeded_child_is_not_changed(world: World) -> None:
     """STA-1: only what was cancelled or skipped follows."""
     world.register("w1")
     run = world.submit(chain("a", "b"))
@@ -163,7 +163,7 @@ def test_a_child_that_is_queued_waits_again(world: World) -> None:
     assert world.task("b").state is S.ASSIGNED
 
 
-def test_a_child_that_runs_goes_on(world: World) -> None:
+def test_a_running_child_continues(world: World) -> None:
     """Nothing automatic stops it, and its result counts."""
     world.register("w1", cores=2)
     run = world.submit(chain("a", "b"))
@@ -209,7 +209,7 @@ def test_a_task_of_a_cancelled_run_can_be_reopened(world: World) -> None:
     assert world.run(run).cancelled_by is None
 
 
-def test_a_task_whose_upstream_was_cancelled_too_is_over_again_at_once(world: World) -> None:
+def test_a_task_with_a_cancelled_upstream_is_cancelled_again_at_once(world: World) -> None:
     """The run ends as it had ended before, as a generation of its own, and leaves the memory."""
     run = world.submit(chain("a", "b"), watched=True)
     world.act(happened.CancelRun, run)
@@ -253,7 +253,7 @@ def test_a_large_reopening_is_spread_over_several_batches(world: World) -> None:
     assert world.ledger.spreads == {}
 
 
-def test_a_reopening_while_the_failure_still_spreads_brings_everything_back(world: World) -> None:
+def test_a_reopen_during_fail_fast_restores_everything(world: World) -> None:
     """DAG-3: the fail_fast spread has come half way when a person retries its cause."""
     world.register("w1")
     run = world.submit(wide(100, max_attempts=1))
@@ -267,7 +267,7 @@ def test_a_reopening_while_the_failure_still_spreads_brings_everything_back(worl
     assert world.run(run).state is RunState.RUNNING
 
 
-def test_a_recall_that_a_reopening_has_overtaken_does_not_cancel_its_task(world: World) -> None:
+def test_a_recall_from_before_a_reopen_does_not_cancel_its_task(world: World) -> None:
     """DAG-3: `b` was called back because `a` failed; before the worker answers, `a` is retried."""
     world.register("w1", cores=2)
     run = world.submit(job(task("a", max_attempts=1), task("b")))
@@ -296,7 +296,7 @@ def test_a_task_can_not_be_reopened_while_its_run_is_being_cancelled(world: Worl
     assert world.run(run).state is RunState.CANCELLED
 
 
-def test_two_reopenings_at_once_bring_both_families_back(world: World) -> None:
+def test_two_simultaneous_reopens_restore_all_descendants(world: World) -> None:
     """Each has its own spread."""
     world.register("w1", cores=2)
     left = [task(f"l{n}", "left") for n in range(30)]

@@ -15,7 +15,7 @@ from tests.shard.world import World
 S = TaskState
 
 
-def test_a_failure_waits_for_its_delay_and_is_tried_again(world: World) -> None:
+def test_a_failure_is_retried_after_its_delay(world: World) -> None:
     """The delay is counted by the store's clock, from the failure on."""
     world.given_running("extract", on="w1", max_attempts=2, retry_delay_seconds=10.0)
     world.fail("extract", error='"boom"')
@@ -60,7 +60,7 @@ def test_when_a_run_started_is_known_though_its_task_was_cleared(world: World) -
     assert world.run(run).started_at == first
 
 
-def test_the_last_try_ends_in_failed(world: World) -> None:
+def test_the_last_attempt_ends_in_failed(world: World) -> None:
     """`max_attempts` tries, then FAILED, and each attempt is on record with its number."""
     run = world.given_running("extract", on="w1", max_attempts=3, retry_delay_seconds=1.0)
     world.fail("extract")
@@ -102,7 +102,7 @@ def test_an_attempt_that_is_sent_again_has_the_next_number_and_a_new_id(world: W
     assert first.attempt != second.attempt
 
 
-def test_a_waiting_retry_gives_its_room_to_others(world: World) -> None:
+def test_a_delayed_retry_uses_no_capacity(world: World) -> None:
     """I-65: a delay holds nothing."""
     world.given_running("extract", on="w1")
     world.given_run(task("other"))
@@ -135,7 +135,7 @@ def test_a_new_leader_keeps_the_delay(world: World) -> None:
     assert world.task("extract").state is S.QUEUED
 
 
-def test_losses_are_not_counted_as_tries(world: World) -> None:
+def test_losses_do_not_count_as_attempts(world: World) -> None:
     """RTY-5: two losses and a failure leave two of three tries."""
     world.given_running("extract", on="w1", max_attempts=3, retry_delay_seconds=1.0)
     for _ in range(2):

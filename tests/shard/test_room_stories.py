@@ -153,7 +153,7 @@ def _judge(batch: Batch) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(12))
-def test_of_any_story_the_laws_hold_and_all_ends_well(world: World, seed: int) -> None:
+def test_preemption_invariants_hold_and_all_tasks_end(world: World, seed: int) -> None:
     story = Story(world, seed)
     for _ in range(60):
         story.step()

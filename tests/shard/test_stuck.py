@@ -40,7 +40,7 @@ def pass_time(world: World, minutes: float) -> None:
     world.settle(happened.Audited())
 
 
-def test_it_is_found_after_half_an_hour_explained_and_decided_again(world: World) -> None:
+def test_a_stuck_run_is_reported_after_half_an_hour_and_decided_again(world: World) -> None:
     given_stuck(world)
     pass_time(world, 29)
     assert alerts(world) == []
@@ -56,7 +56,7 @@ def test_it_is_found_after_half_an_hour_explained_and_decided_again(world: World
     assert world.run().stuck_at is None
 
 
-def test_how_long_that_takes_can_be_set(world: World) -> None:
+def test_the_stuck_period_is_a_setting(world: World) -> None:
     """OPS-5."""
     given_stuck(world)
     world.settle(happened.Retuned(tuning=Tuning(stuck_after_seconds=120.0)))
@@ -66,7 +66,7 @@ def test_how_long_that_takes_can_be_set(world: World) -> None:
     assert len(alerts(world)) == 1
 
 
-def test_a_new_leader_knows_of_it(world: World) -> None:
+def test_a_new_leader_resolves_the_alert(world: World) -> None:
     given_stuck(world)
     world.workers["w1"].offer = world.workers["w1"].offer
     pass_time(world, 31)
@@ -78,7 +78,7 @@ def test_a_new_leader_knows_of_it(world: World) -> None:
     assert [alert.resolved for alert in alerts(world)] == [False, True]
 
 
-def test_what_runs_waits_for_a_worker_or_for_a_person_is_not_stuck(world: World) -> None:
+def test_a_run_that_waits_for_a_worker_or_a_person_is_not_stuck(world: World) -> None:
     running = world.given_running("a", on="w1")
     waiting = world.submit(chain("x", "y"))
     paused = world.submit(job(task("p")))

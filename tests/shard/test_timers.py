@@ -16,7 +16,7 @@ def timer(name: str) -> TimerDue:
     return TimerDue(kind=TimerKind.RETRY, subject=name)
 
 
-def test_timers_come_up_in_order_and_not_before_their_time() -> None:
+def test_timers_fire_in_order_and_not_early() -> None:
     """The earliest first; of two that are due together the one that was set first."""
     timers = Timers(lambda timer: False)
     for name, due in (("c", 3.0), ("a", 1.0), ("b", 2.0), ("d", 3.0)):
@@ -29,7 +29,7 @@ def test_timers_come_up_in_order_and_not_before_their_time() -> None:
     assert timers.next_due() is None
 
 
-def test_no_more_come_up_at_once_than_are_asked_for() -> None:
+def test_the_number_of_fired_timers_is_limited() -> None:
     """The rest are due in the next turn."""
     timers = Timers(lambda timer: False)
     for n in range(10):
@@ -40,7 +40,7 @@ def test_no_more_come_up_at_once_than_are_asked_for() -> None:
     assert len(timers.pop_due(1.0, 40)) == 6
 
 
-def test_a_stale_timer_does_not_come_up() -> None:
+def test_a_stale_timer_does_not_fire() -> None:
     """Its subject has moved on."""
     timers = Timers(lambda timer: timer.subject == "old")
     timers.set(1.0, timer("old"))
@@ -49,7 +49,7 @@ def test_a_stale_timer_does_not_come_up() -> None:
     assert [one.subject for one in timers.pop_due(5.0, 1)] == ["new"]
 
 
-def test_those_that_are_set_can_be_looked_at() -> None:
+def test_pending_timers_can_be_listed() -> None:
     """But for those that mean nothing any more; and they come up all the same."""
     timers = Timers(lambda timer: timer.subject == "old")
     for name in ("old", "new"):
@@ -72,7 +72,7 @@ def test_stale_timers_do_not_pile_up() -> None:
     assert len(timers.pop_due(1e9, 1_000_000)) == 10
 
 
-def test_a_length_counts_down_while_a_turn_is_open() -> None:
+def test_a_duration_counts_down_while_a_turn_is_open() -> None:
     """Otherwise whoever waits for it would ask again and again until the next turn."""
     memory = ShardMemory("pool")
     memory.live_on(NOW)
