@@ -1,4 +1,4 @@
-"""What is set aside: who comes back first, and that nothing is kept of what has left."""
+"""Blocked tasks: release order, and no leftovers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def a_task(run: str, number: int = 0, *, priority: Priority = P1, minute: int = 
 
 
 def back(asides: Asides, most: int = 100) -> list[str]:
-    """Who goes back to its line now."""
+    """Tasks that return to their queues now."""
     return [aside.task.id for aside in asides.returned(most)]
 
 

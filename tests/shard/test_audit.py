@@ -1,4 +1,4 @@
-"""A sweep finds tasks that nothing will ever move on, says so, and repairs them (STA-7, I-45)."""
+"""A check finds tasks that nothing will move on, reports them, and repairs them (STA-7, I-45)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_queued_task_in_no_queue_is_found_and_queued_again(world: World) -> No
 
 
 def test_a_wrong_counter_is_found_and_counted_again(world: World) -> None:
-    """I-41: `waiting` says two, and one upstream is open."""
+    """I-41: `waiting` is two, but one upstream is open."""
     run = world.submit(chain("a", "b"))
     in_memory = world.shard.memory.runs[run.id]
     in_memory.waiting[1] = 2
@@ -66,7 +66,7 @@ def test_a_task_that_no_lease_holds_is_found(world: World) -> None:
 
 
 def test_a_check_is_bounded_and_cycles_through_all_runs(world: World) -> None:
-    """So many runs at a time, and the broken one is found in the second look."""
+    """A number of runs at a time; the broken one is found by the second check."""
     for n in range(RUNS_PER_LOOK + 5):
         world.submit(chain(f"a{n}", f"b{n}"))
     last = list(world.shard.memory.runs.values())[-1]

@@ -22,7 +22,7 @@ def save(world: World, name: str, document: str) -> None:
 
 
 def last_assignment(world: World, worker: str) -> Assignment:
-    """What a worker was given last."""
+    """The latest assignment of a worker."""
     message = world.said_to(worker, Assign)[-1]
     assert isinstance(message, Assign)
     return message.group[-1]
@@ -79,7 +79,7 @@ def test_a_checkpoint_outlives_its_attempt_its_worker_and_its_leader(world: Worl
 
 
 def test_a_manual_retry_continues_from_the_checkpoint(world: World) -> None:
-    """Also when the run was over, and had left the memory."""
+    """Also after the run was final and had left the memory."""
     run = world.given_running("a", on="w1", max_attempts=1)
     save(world, "a", "7")
     world.fail("a")
@@ -102,7 +102,7 @@ def test_each_task_gets_its_own_checkpoint(world: World) -> None:
 
 
 def test_an_attempt_of_another_worker_saves_nothing(world: World) -> None:
-    """I-13: it is told so."""
+    """I-13: the worker is told so."""
     world.given_running("a", on="w1")
     worker, attempt = world.holder("a")
     event = world.say(happened.CheckpointSaved, worker, attempt=attempt, document='"late"')
@@ -115,7 +115,7 @@ def test_an_attempt_of_another_worker_saves_nothing(world: World) -> None:
 
 
 def test_an_invalid_checkpoint_ends_nothing(world: World) -> None:
-    """It is on record, and the attempt goes on; what was saved before is still there."""
+    """The event is recorded, and the attempt continues; the previous checkpoint is still there."""
     world.given_running("a", on="w1", retry_delay_seconds=1.0)
     save(world, "a", "1")
     worker, attempt = world.holder("a")
@@ -131,7 +131,7 @@ def test_an_invalid_checkpoint_ends_nothing(world: World) -> None:
 
 
 def test_how_far_an_attempt_is_and_when_it_last_moved(world: World) -> None:
-    """LIV-2: kept for as long as the attempt is live, also when the memory is loaded again."""
+    """LIV-2: kept while the attempt is live, also after a reload."""
     world.given_running("a", on="w1")
     _, attempt = world.holder("a")
 
@@ -176,7 +176,7 @@ def put(world: World, document: str, expected: str | None = None) -> tuple[Reply
 
 
 def given_saved(world: World) -> None:
-    """A task that runs, and has saved 1."""
+    """A running task with the checkpoint 1."""
     world.given_running("a", on="w1", retry_delay_seconds=1.0)
     save(world, "a", "1")
 
@@ -204,7 +204,7 @@ def test_a_checkpoint_is_replaced_only_if_it_is_the_expected_one(world: World) -
 
 
 def test_a_checkpoint_saved_in_the_same_turn_counts(world: World) -> None:
-    """Two who read the same, and write: one of them is told that it is another by now."""
+    """Of two writers that read the same, one is told that it has changed."""
     given_saved(world)
     worker, attempt = world.holder("a")
     saves = world.say(happened.CheckpointSaved, worker, attempt=attempt, document="2")
@@ -219,7 +219,7 @@ def test_a_checkpoint_saved_in_the_same_turn_counts(world: World) -> None:
 
 
 def test_an_older_attempt_can_not_save_a_checkpoint(world: World) -> None:
-    """I-13: such as a process that goes on somewhere, and whose worker was lost."""
+    """I-13: such as a process that still runs after its worker was lost."""
     given_saved(world)
 
     answered = world.act(happened.SaveCheckpoint, task="a", attempt_id="att_older", document="9")

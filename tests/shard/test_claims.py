@@ -1,4 +1,4 @@
-"""Workers that speak plain HTTP (WRK-2): what they get, what they lose, and what they are told."""
+"""HTTP workers (WRK-2): what they get, what they lose, and the replies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ S = TaskState
 
 
 def test_a_claim_gets_the_available_work_with_one_attempt_per_lease(world: World) -> None:
-    """Short tasks that travel together to an agent come one by one."""
+    """Short tasks are claimed one by one, not in groups."""
     world.submit(wide(5, expected_seconds=0.001))
 
     ticket = open_claim(world, 3)
@@ -61,7 +61,7 @@ def test_a_worker_without_a_claim_gets_nothing_and_diagnosis_names_it(world: Wor
 
 
 def test_a_p0_preempts_nothing_on_a_worker_without_a_claim(world: World) -> None:
-    """What it could stop there would make no room for it."""
+    """Preemption there would free no capacity for it."""
     world.submit(job(task("low")), priority=Priority.P2)
     running(world)
 
@@ -89,7 +89,7 @@ def test_an_attempt_not_started_in_time_is_requeued_and_its_id_is_void(world: Wo
 
 
 def test_a_started_attempt_is_lost_only_after_a_long_silence(world: World) -> None:
-    """LIV-1 for each attempt by itself: the worker as such is never suspect."""
+    """LIV-1 for each attempt: the worker itself is never suspect."""
     world.given_run(task("a"))
     world.given_run(task("b"))
     kept, silent = running(world), running(world)
@@ -165,7 +165,7 @@ def test_a_new_leader_restarts_the_time_limits_of_claimed_attempts(world: World)
 
 
 def test_a_new_leader_requeues_recalled_attempts_in_its_first_turn(world: World) -> None:
-    """The row says so: nobody waits until the attempt's time is up."""
+    """It is in the row: the attempt's time limit does not matter."""
     world.given_run(task("a"))
     (attempt,) = claim(world)
     world.turn_alone(happened.EvictWorker(worker=NAME, by="ann"))
@@ -207,7 +207,7 @@ def test_a_stop_request_is_in_the_heartbeat_reply_and_ends_after_the_grace_perio
 
 
 def test_a_failure_after_a_stop_request_counts_as_stopped(world: World) -> None:
-    """Evicted: it runs again, and the try does not count."""
+    """Evicted: it is requeued, and the attempt does not count."""
     world.given_run(task("a"))
     attempt = running(world)
     world.settle(happened.EvictWorker(worker=NAME, by="ann"))

@@ -1,4 +1,4 @@
-"""A run that is to be over by a time: who is told, and when; whom it overtakes (PLC-11)."""
+"""Deadlines of runs: alerts, and escalation (PLC-11)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ THEN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def told(world: World, run: Run | None = None) -> list[tuple[AlertKind, bool]]:
-    """What people were told of deadlines, and whether it was over; twice under one name is once."""
+    """Deadline alerts, and whether they were resolved; one per id."""
     rows = {row.id: row for row in world.ledger.outbox if row.kind == OUTBOX_KIND}
     alerts = [msgspec.json.decode(row.payload, type=Alert) for row in rows.values()]
     mine = [alert for alert in alerts if run is None or alert.details.get("run") == run.id]
@@ -35,7 +35,7 @@ def told(world: World, run: Run | None = None) -> list[tuple[AlertKind, bool]]:
 
 
 def summary(world: World, kind: AlertKind) -> str:
-    """What the first alert of a kind says."""
+    """Summary of the first alert of a kind."""
     alerts = [msgspec.json.decode(row.payload, type=Alert) for row in world.ledger.outbox if row.kind == OUTBOX_KIND]
     return next(alert.summary for alert in alerts if alert.kind is kind)
 
@@ -44,7 +44,7 @@ AT_RISK, LATE = AlertKind.RUN_AT_RISK, AlertKind.RUN_LATE
 
 
 def promised(seconds: float, *, usual: float | None = 60.0, **fields: Any) -> JobSpec:
-    """A job of two tasks, one after the other, that usually take so long each."""
+    """A job of two tasks in sequence with these usual durations."""
     return job(
         task("a", expected_seconds=usual), task("b", "a", expected_seconds=usual), finish_within_seconds=seconds,
         **fields,
@@ -57,7 +57,7 @@ def granted(tenant: str, until: datetime | None = None) -> SharingRules:
 
 
 def test_a_run_is_at_risk_without_slack_and_late_after_its_deadline(world: World) -> None:
-    """Nothing has room for it: two tasks of 60 s are to be over in 300 s, so the first has to start within 180 s."""
+    """There is no capacity: two tasks of 60 s with a deadline in 300 s, so the first has to start within 180 s."""
     run = world.submit(promised(300.0), priority=P1)
     assert run.finish_by == THEN + timedelta(seconds=300)
 
@@ -134,7 +134,7 @@ def test_a_long_running_task_raises_an_alert_before_the_run_is_late(world: World
 
 
 def test_durations_learned_in_the_meantime_count(world: World) -> None:
-    """Nothing is known of `a` when the run comes; then another run of it takes 200 s."""
+    """Nothing is known of `a` when the run arrives; then another run of it takes 200 s."""
     world.register("w1")
     other = world.submit(job(task("a")))
     world.start("a")
@@ -149,7 +149,7 @@ def test_durations_learned_in_the_meantime_count(world: World) -> None:
 
 
 def outlook(world: World, run: Run) -> float | None:
-    """What is left of a run."""
+    """The forecast of a run."""
     found = outlook_of(world.shard.memory, world.shard.memory.runs[run.id], world.now)
     assert found is not None
     return found.left_seconds
@@ -284,7 +284,7 @@ def test_a_run_without_a_deadline_has_no_timer(world: World) -> None:
 
 
 def test_checks_due_at_once_are_spread_over_turns(world: World) -> None:
-    """All have the same time, and each has as many tasks as are looked at one by one."""
+    """All are due at once, and each has as many tasks as are checked one by one."""
     tasks = [task(f"t{number}", expected_seconds=60.0) for number in range(MOST_LOOKED_AT)]
     count = MOST_LOOKS // MOST_LOOKED_AT + 2
     for _ in range(count):

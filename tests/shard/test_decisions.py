@@ -1,4 +1,4 @@
-"""The log of decisions (PLC-8): what was decided and why, sampled, and without a say in what is decided."""
+"""The decision log (PLC-8): decisions with reasons, sampled, without any effect on them."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_a_shape_without_capacity_is_logged_with_a_reason_per_worker(world: Worl
 
 
 def test_a_shape_without_capacity_is_logged_at_most_every_ten_seconds(world: World) -> None:
-    """Each time that room comes one of the line has it, and the others find none."""
+    """Each time capacity becomes free one task of the queue gets it, and the others find none."""
     world.register("w1", cores=1)
     world.submit(wide(13))
     for number in range(11):
@@ -139,7 +139,7 @@ def test_a_pool_without_workers_is_logged_as_such(world: World) -> None:
 
 
 def test_sampling_does_not_affect_decisions() -> None:
-    """The same story twice: once all is kept, once nothing is."""
+    """The same scenario twice: with everything logged, and with nothing."""
     stories = []
     for kept in (0, 1_000):
         world = World()

@@ -1,4 +1,4 @@
-"""Who was here lately and would do may come back: nothing that it offered is said to be never."""
+"""Recent workers may come back: their resources are not reported as never available."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_recent_workers_survive_a_reload_within_the_term(world: World) -> None:
 
 
 def test_a_new_leader_remembers_workers_that_do_not_register(world: World) -> None:
-    """w1 had nothing in hands: its row alone says that it was there."""
+    """w1 held nothing: only its row says that it was there."""
     world.register("w1", labels={"gpu": "a100"})
     settled(world, w2=1)
     row = world.ledger.workers["w1"]

@@ -28,12 +28,12 @@ from tests.shard.world import World
 
 
 def entry(number: int = 1) -> AuditEntry:
-    """What a request says of itself."""
+    """The audit entry of a request."""
     return AuditEntry(id=f"req_{number}", tenant="acme", actor="ann", source="::1", act="act", object="it")
 
 
 def said(world: World, number: int = 1) -> tuple[Any, Any]:
-    """What the entry of a request says of before and after."""
+    """The states before and after in the entry of a request."""
     found = world.ledger.audit[f"req_{number}"]
     assert found.after is not None
     return msgspec.json.decode(found.before or "null"), msgspec.json.decode(found.after)
@@ -90,7 +90,7 @@ def test_a_refused_or_unknown_action_has_no_entry(world: World) -> None:
 
 
 def test_an_action_with_looked_up_rows_has_an_entry(world: World) -> None:
-    """Of a run that waits in intake, and of one that is over."""
+    """For a run in intake, and a final one."""
     world.register("w1")
     waiting = world.put_in_intake(chain("a"))
     world.act(PauseRun, waiting, audit=entry(1))

@@ -1,4 +1,4 @@
-"""A task for each item of a list, and what waits for all of them (DAG-2)."""
+"""Fan-out: a task for each item of a list, and tasks that wait for all of them (DAG-2)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ S = TaskState
 
 
 def fan_out(**fields: object) -> JobSpec:
-    """`list` gives a list, `fetch` is done for each item, `report` waits for all."""
+    """`list` returns a list, `fetch` runs for each item, `report` waits for all."""
     return job(
         task("list"),
         task("fetch", "list", for_each="outputs.list.files", max_attempts=1),
@@ -29,7 +29,7 @@ def fan_out(**fields: object) -> JobSpec:
 
 
 def given_fan_out(world: World, items: list[object], *, cores: int = 8, **fields: object) -> None:
-    """A run whose list has been given."""
+    """A run whose list is known."""
     world.register("w1", cores=cores)
     world.submit(fan_out(**fields))
     world.start("list")
@@ -37,7 +37,7 @@ def given_fan_out(world: World, items: list[object], *, cores: int = 8, **fields
 
 
 def assignment(world: World, name: str) -> Assignment:
-    """What the worker was told of a task last."""
+    """The latest assignment of a task."""
     row = world.task(name)
     sent = [one for message in world.said_to("w1", Assign) for one in message.group]  # type: ignore[union-attr]
     return [one for one in sent if one.task == row.id][-1]
@@ -302,7 +302,7 @@ def test_a_list_past_the_limit_can_be_cancelled(world: World) -> None:
 
 
 def test_resume_does_not_allow_a_fan_out_whose_limit_was_not_reported(world: World) -> None:
-    """The list comes while the run is paused for another reason."""
+    """The list arrives while the run is paused for another reason."""
     world.register("w1", cores=4)
     world.submit(fan_out(max_fan_out=2))
     world.start("list")
@@ -323,7 +323,7 @@ def test_a_fan_out_beyond_the_tasks_per_run_limit_fails(world: World) -> None:
 
 
 def limit_alerts(world: World) -> list[Alert]:
-    """What people were told about limits of fan-outs."""
+    """Alerts about fan-out limits."""
     told = [msgspec.json.decode(row.payload, type=Alert) for row in world.ledger.outbox if row.kind == OUTBOX_KIND]
     return [alert for alert in told if alert.kind is AlertKind.FAN_OUT_LIMIT]
 

@@ -16,7 +16,7 @@ P = FailurePolicy
 
 
 def assignment(world: World, name: str) -> Assignment:
-    """What the worker of a task was told about it."""
+    """The latest assignment of a task."""
     worker, attempt = world.holder(name)
     told = world.said_to(worker, Assign)
     return next(
@@ -90,7 +90,7 @@ def test_under_fail_fast_unstarted_tasks_are_cancelled_and_running_tasks_continu
 
 
 def test_under_fail_fast_an_assigned_task_is_recalled_and_then_cancelled(world: World) -> None:
-    """DAG-3, STA-8: it keeps its room until the worker has given it back."""
+    """DAG-3, STA-8: it keeps its capacity until the worker has returned it."""
     world.register("w1", cores=2)
     world.submit(job(task("a", max_attempts=1), task("b")))
     world.start("a")
@@ -106,7 +106,7 @@ def test_under_fail_fast_an_assigned_task_is_recalled_and_then_cancelled(world: 
 
 
 def test_under_fail_fast_a_recalled_task_that_had_started_runs_to_its_end(world: World) -> None:
-    """DAG-3: the start and the recall met on the way. The worker says *started*, and is asked to stop."""
+    """DAG-3: start and recall cross. The worker reports *started*, and is asked to stop."""
     world.register("w1", cores=2)
     run = world.submit(job(task("a", max_attempts=1), task("b")))
     world.start("a")
@@ -206,7 +206,7 @@ def test_a_condition_that_is_true_lets_the_task_run(world: World) -> None:
 
 
 def test_a_task_can_opt_to_run_after_a_skipped_upstream(world: World) -> None:
-    """DAG-4: skips pass on unless the child says otherwise."""
+    """DAG-4: skips propagate unless the child opts out."""
     world.register("w1", cores=4)
     world.submit(
         job(
@@ -299,7 +299,7 @@ def test_a_propagation_to_many_children_takes_several_batches_and_notifies_each_
 
 
 def test_a_new_leader_continues_a_propagation(world: World) -> None:
-    """A ripple has no row: the new leader counts from the states."""
+    """A propagation has no row: the new leader counts from the states."""
     world.register("w1")
     world.submit(fan(300))
     world.start("first")
@@ -314,7 +314,7 @@ def test_a_new_leader_continues_a_propagation(world: World) -> None:
 
 
 def test_a_watched_run_reports_its_end_once(world: World) -> None:
-    """The outbox has a row with an id made of run, generation and kind."""
+    """The outbox row has an id made of run, generation and kind."""
     world.register("w1")
     run = world.submit(chain("a"), watched=True)
     world.run_through("a")

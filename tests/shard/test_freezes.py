@@ -1,4 +1,4 @@
-"""Nothing new of what is frozen, or forbidden here, starts; what runs goes on (OPS-3, ADM-8)."""
+"""Freezes and policies: nothing new starts, and running tasks continue (OPS-3, ADM-8)."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_freeze_expires(world: World, kind: FreezeKind) -> None:
 
 
 def test_a_freeze_does_not_affect_other_tenants(world: World) -> None:
-    """OPS-3: neither other tenants, nor other jobs in the same line."""
+    """OPS-3: neither other tenants, nor other jobs in the same queue."""
     world.rule(rules(freeze(FreezeKind.TENANT, "frozen"), freeze(FreezeKind.JOB, "acme/cold")))
     world.submit(job(task("a")), tenant="frozen")
     cold = world.submit(named(job(task("b")), "cold"))
@@ -94,7 +94,7 @@ def test_tasks_blocked_by_a_freeze_return_to_their_queue_position(world: World) 
 
 @pytest.mark.parametrize("row", EVERY_KIND, ids=lambda row: row.kind)
 def test_the_rest_of_a_group_is_recalled(world: World, row: FreezeRow) -> None:
-    """OPS-3: what a worker has and has not started is what it would start next."""
+    """OPS-3: unstarted attempts of a worker would start next."""
     world.register("w1")
     run = world.submit(job(*(short(f"s{n}") for n in range(4))))
     world.start("s0")

@@ -1,4 +1,4 @@
-"""What a shard asks the store for of a group's limit, gets, uses and gives up: shares and allowances (PLC-12)."""
+"""Shares and rate grants: what a shard requests from the store, gets, uses and gives up (PLC-12)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_share_is_requested_once_for_the_same_need(world: World) -> None:
 
 
 def test_a_share_is_lowered_as_usage_falls(world: World) -> None:
-    """Others need some: what is in use is kept until it is over, and nothing takes its place."""
+    """Other pools need some: usage is kept until it ends, and is not replaced."""
     world.rule(rules(group("db", 4)))
     world.register("w1", cores=10)
     run = world.submit(job(*(in_group(f"t{n}") for n in range(8))))
@@ -61,7 +61,7 @@ def test_a_share_is_lowered_as_usage_falls(world: World) -> None:
 
 
 def test_a_pool_that_lowered_its_share_requests_more_only_after_a_delay(world: World) -> None:
-    """The others get what was lowered, not the one who lowered it."""
+    """The others get what was lowered, not the pool that lowered its share."""
     world.rule(rules(group("db", 4)))
     world.register("w1", cores=10)
     world.submit(job(*(in_group(f"t{n}") for n in range(8))))
@@ -75,7 +75,7 @@ def test_a_pool_that_lowered_its_share_requests_more_only_after_a_delay(world: W
 
 
 def test_a_grant_from_before_a_lowering_is_dropped(world: World) -> None:
-    """It crossed the batch in which the share was lowered: the row says less."""
+    """It crossed the batch in which the share was lowered: the row has less."""
     world.rule(rules(group("db", 4)))
     world.register("w1", cores=10)
     run = world.submit(job(in_group("t0"), in_group("t1")))
@@ -90,7 +90,7 @@ def test_a_grant_from_before_a_lowering_is_dropped(world: World) -> None:
 
 
 def test_a_row_with_a_larger_share_than_used_is_corrected(world: World) -> None:
-    """A grant that was not taken is given back when others ask for it."""
+    """A dropped grant is given up when others request it."""
     world.rule(rules(group("db", 4)))
     world.register("w1", cores=10)
     world.submit(job(in_group("a")))
@@ -103,7 +103,7 @@ def test_a_row_with_a_larger_share_than_used_is_corrected(world: World) -> None:
 
 
 def test_a_limit_that_was_lowered_holds_at_once(world: World) -> None:
-    """What runs goes on."""
+    """Running tasks continue."""
     world.rule(rules(group("db", 3)))
     world.register("w1", cores=10)
     run = world.submit(job(*(in_group(f"t{n}") for n in range(6))))
@@ -144,7 +144,7 @@ def test_a_rate_is_requested_only_for_waiting_tasks(world: World) -> None:
 
 
 def test_a_rate_is_not_requested_without_capacity(world: World) -> None:
-    """What was taken and not used is lost."""
+    """Unused grants are lost."""
     world.rule(rules(group("db", 1, per_seconds=60)))
     world.submit(job(in_group("a")))
     assert world.wishes == []
@@ -155,7 +155,7 @@ def test_a_rate_is_not_requested_without_capacity(world: World) -> None:
 
 @pytest.mark.parametrize("by_run", [False, True])
 def test_a_rate_is_requested_up_to_the_free_slots_and_again_when_there_are_more(world: World, *, by_run: bool) -> None:
-    """What is taken is lost after a tenth of a period: with all of it taken at once most would never be used."""
+    """A grant is lost after a tenth of a period: with all of it at once most would never be used."""
     world.rule(rules(group("db", 100, per_seconds=60)))
     world.register("w1", cores=2)
     names = [f"t{number}" for number in range(6)]
@@ -174,7 +174,7 @@ def test_a_rate_is_requested_up_to_the_free_slots_and_again_when_there_are_more(
 
 
 def _allow_all(world: World) -> int:
-    """The store grants all that the shard wants, as often as it does; returns how many that were."""
+    """Grant everything that the shard requests, repeatedly; return the number of grants."""
     total = 0
     while world.wishes:
         (wish,) = world.wishes
@@ -199,7 +199,7 @@ def test_a_rate_grant_is_valid_for_one_period(world: World) -> None:
 
 
 def test_a_rate_of_runs_counts_each_once(world: World) -> None:
-    """PLC-12: all tasks of a run that has begun are free to start."""
+    """PLC-12: all tasks of an admitted run may start."""
     world.rule(rules(group("db", 1, per_seconds=60)))
     world.register("w1", cores=10)
     first, second = world.submit(counted("a", "b")), world.submit(counted("a", "b"))
@@ -225,7 +225,7 @@ def test_a_new_leader_repeats_a_request_without_reply(world: World) -> None:
 
 @pytest.mark.parametrize("more_in", [None, -1.0], ids=["nothing is said", "said too late"])
 def test_an_empty_grant_is_requested_again_later(world: World, more_in: float | None) -> None:
-    """The moment that the store names may be over when its answer comes."""
+    """The time named by the store may have passed when its reply arrives."""
     world.rule(rules(group("db", 1, per_seconds=60)))
     world.register("w1")
     world.submit(job(in_group("a")))

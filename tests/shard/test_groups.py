@@ -1,4 +1,4 @@
-"""At most so many of a group at a time, or in each period, whatever the job (PLC-12)."""
+"""Groups: a number of tasks at a time or per period, across jobs (PLC-12)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_an_undefined_group_limits_nothing(world: World) -> None:
 
 
 def test_a_group_defined_later_counts_running_tasks(world: World) -> None:
-    """Three have room already: nothing more starts until one is left."""
+    """Three have leases already: nothing starts until there are fewer than the limit."""
     world.register("w1", cores=10)
     first = world.submit(job(*(in_group(f"t{n}") for n in range(3))))
 
@@ -71,7 +71,7 @@ def test_a_dropped_group_releases_all_tasks(world: World) -> None:
 
 
 def test_p0_waits_for_a_group_too_and_comes_first(world: World) -> None:
-    """PLC-12: a database does not get faster for somebody important."""
+    """PLC-12: a database does not get faster for a P0."""
     world.rule(rules(group("db", 1)))
     world.register("w1", cores=10)
     first = world.submit(job(in_group("first")))
@@ -119,7 +119,7 @@ def test_a_run_counts_from_its_first_task_to_its_end(world: World) -> None:
 
 
 def test_runs_that_are_not_admitted_do_not_block_other_runs_of_the_queue(world: World) -> None:
-    """The tasks have one shape: only those of the group are set aside."""
+    """The tasks have one shape: only those of the group are blocked."""
     world.rule(rules(group("db", 1)))
     world.register("w1", cores=10)
     runs = [world.submit(counted("x")) for _ in range(3)]
@@ -159,7 +159,7 @@ def test_a_run_that_is_not_admitted_can_be_cancelled(world: World) -> None:
 
 @pytest.mark.parametrize("how", ["reload", "new_leader"])
 def test_admitted_runs_are_known_from_the_rows(world: World, how: str) -> None:
-    """HA-3: in the middle of a run, while nothing of it has a room; what was granted is in the rows as well."""
+    """HA-3: in the middle of a run without leases; the grant is in the rows as well."""
     world.rule(rules(group("db", 2)))
     world.register("w1", cores=10)
     first = world.submit(job(*chain("a", "b").tasks, groups=("db",)))
@@ -181,7 +181,7 @@ def test_admitted_runs_are_known_from_the_rows(world: World, how: str) -> None:
 
 
 def test_a_restarted_run_has_to_be_admitted_again(world: World) -> None:
-    """A person's retry: its slot has been given away."""
+    """A manual retry: its slot has been reused."""
     world.rule(rules(group("db", 1)))
     world.register("w1", cores=10)
     spec = job(task("a", max_attempts=1), task("b", "a"), groups=("db",))

@@ -91,7 +91,7 @@ def test_a_task_that_starts_before_its_recall_continues(world: World) -> None:
 
 
 def test_an_evicted_task_is_requeued_and_the_attempt_does_not_count(world: World) -> None:
-    """STA-8: asked to stop, with its grace; QUEUED once it is gone."""
+    """STA-8: asked to stop, with a grace period; QUEUED once it is gone."""
     world.given_running("a", on="w1", max_attempts=1)
     (_, attempt) = world.holder("a")
 
@@ -110,7 +110,7 @@ def test_an_evicted_task_is_requeued_and_the_attempt_does_not_count(world: World
 
 
 def test_an_evicted_task_whose_worker_is_lost_meanwhile_was_not_lost(world: World) -> None:
-    """RTY-5: it was to go anyway, and does not use up what it may lose."""
+    """RTY-5: it was to stop anyway, and does not count as a loss."""
     world.given_running("a", on="w1")
     ask(world, EvictWorker, "w1", "disk fails")
 
@@ -220,7 +220,7 @@ def test_a_cordon_survives_reconnects_and_leaders(world: World, again: str) -> N
 
 
 def test_a_disconnected_worker_can_be_uncordoned(world: World) -> None:
-    """Its row is known, and says as much as before."""
+    """Its row is known, and keeps its details."""
     world.register("w1", cores=3)
     ask(world, CordonWorker, "w1")
     world.new_leader()
@@ -234,7 +234,7 @@ def test_a_disconnected_worker_can_be_uncordoned(world: World) -> None:
 
 
 def test_a_worker_that_is_expected_can_be_drained(world: World) -> None:
-    """LIV-6: the rows say that it holds work. It hears of it when it comes."""
+    """LIV-6: it holds work according to the rows, and is told when it registers."""
     world.register("w1")
     world.given_run(task("a"))
     (_, attempt) = world.holder("a")
@@ -247,7 +247,7 @@ def test_a_worker_that_is_expected_can_be_drained(world: World) -> None:
 
 
 def test_the_rest_of_a_group_is_not_recalled_from_a_cordoned_worker(world: World) -> None:
-    """PLC-10: the room would be of no use to anybody."""
+    """PLC-10: the capacity could not be used."""
     world.register("w1")
     world.given_run(*(short(f"t{number}") for number in range(3)))
     ask(world, CordonWorker, "w1")

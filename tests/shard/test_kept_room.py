@@ -1,4 +1,4 @@
-"""Room that is kept for a task: when it is given back, and that a new leader keeps it (PLC-6)."""
+"""Reservations: when they are released, and that a new leader keeps them (PLC-6)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def pause(world: World, high: Run) -> None:
 
 
 def place_elsewhere(world: World, high: Run) -> None:
-    """Somebody with room comes."""
+    """A worker with capacity registers."""
     world.register("w2")
     assert world.task("high", high).worker_id == "w2"
 
@@ -63,7 +63,7 @@ def test_a_task_preempted_in_vain_may_use_the_capacity_again(world: World) -> No
 
 
 def test_an_expired_reservation_is_released_and_made_again(world: World) -> None:
-    """The victim does not go, and nothing says why."""
+    """The victim does not stop, for an unknown reason."""
     full_of_p2(world)
     kept = room(world, "high")
     assert kept is not None
@@ -136,7 +136,7 @@ def test_a_raised_priority_preempts_for_a_waiting_task(world: World) -> None:
 
 
 def test_a_reservation_of_the_lowest_priority_goes_to_the_highest(world: World) -> None:
-    """I-62: a P0 that was looked at a moment ago, and a P1 that was not, wait for the same."""
+    """I-62: a P0 that was checked a moment ago, and a P1 that was not, wait for the same."""
     world.register("w1", cores=2)
     running(world, "first", P0, resources=cores(2))
     given(world, "low", P2, resources=cores(2))
@@ -151,7 +151,7 @@ def test_a_reservation_of_the_lowest_priority_goes_to_the_highest(world: World) 
 
 
 def test_a_pending_reservation_is_exchanged_for_a_ready_one_of_lower_priority(world: World) -> None:
-    """I-62: somebody was asked to go for the P0, and has not gone yet."""
+    """I-62: a task was preempted for the P0, and has not stopped yet."""
     world.register("w2", cores=2)
     running(world, "first", P0, resources=cores(2))
     given(world, "large", P2, resources=cores(2))
@@ -166,7 +166,7 @@ def test_a_pending_reservation_is_exchanged_for_a_ready_one_of_lower_priority(wo
 
 
 def test_released_capacity_is_used_in_the_same_turn(world: World) -> None:
-    """PLC-4: who was passed over because it was kept is looked at again."""
+    """PLC-4: a tenant skipped because of the reservation is checked again."""
     world.register("w1", cores=2, labels={"disk": "fast"})
     running(world, "first", P1)
     running(world, "second", P1)
@@ -185,7 +185,7 @@ def test_released_capacity_is_used_in_the_same_turn(world: World) -> None:
 
 
 def test_a_reservation_transferred_to_an_older_task_is_in_its_row(world: World) -> None:
-    """The room comes when the tenant may start nothing any more: who has it by then keeps it, under any leader."""
+    """The capacity is free when the tenant may start nothing any more: its holder keeps it, under any leader."""
     world.register("w1")
     running(world, "low", P2)
     older = world.submit(job(task("older")), tenant="owner", priority=P2)
@@ -224,7 +224,7 @@ def test_a_new_leader_keeps_the_reservation_without_another_preemption(
 
 
 def test_a_new_leader_expects_a_worker_with_only_a_reservation(world: World) -> None:
-    """The victim was gone when the leader fell; the worker is in no row of a task that it holds."""
+    """The victim had ended when the leader failed; the worker holds no task in any row."""
     full_of_p2(world)
     world.settle(happened.StoreLagged(hold=P0))
     world.stop("low")

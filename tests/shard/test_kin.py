@@ -12,7 +12,7 @@ S = TaskState
 
 
 def test_a_task_runs_on_the_worker_of_its_affinity_target(world: World) -> None:
-    """PLC-3: also when that one is over, and there is room elsewhere."""
+    """PLC-3: also when that one has ended, and there is capacity elsewhere."""
     world.register("w1", cores=2)
     world.register("w2", cores=8)
     world.submit(job(task("a", resources=cores(4)), task("b", "a", near=("a",))))
@@ -23,7 +23,7 @@ def test_a_task_runs_on_the_worker_of_its_affinity_target(world: World) -> None:
 
 
 def test_a_task_waits_for_the_worker_of_its_affinity_target(world: World) -> None:
-    """PLC-3: somebody else took its room, and others are free."""
+    """PLC-3: another task took its capacity, and other workers are free."""
     world.register("w1")
     world.submit(job(task("a"), task("b", "a", near=("a",))))
     world.start("a")
@@ -37,7 +37,7 @@ def test_a_task_waits_for_the_worker_of_its_affinity_target(world: World) -> Non
 
 
 def test_affinity_does_not_apply_before_the_target_has_started(world: World) -> None:
-    """PLC-3: those that never started don't matter."""
+    """PLC-3: tasks that never started do not count."""
     world.submit(job(task("a"), task("b", near=("a",))))
     world.register("w1")
     world.register("w2")
@@ -46,7 +46,7 @@ def test_affinity_does_not_apply_before_the_target_has_started(world: World) -> 
 
 
 def test_affinity_does_not_apply_if_the_worker_is_gone(world: World) -> None:
-    """What it was to be near to is gone with it."""
+    """Its affinity target is gone."""
     world.register("w1")
     world.submit(job(task("a"), task("b", "a", near=("a",))))
     world.start("a")
@@ -70,7 +70,7 @@ def test_anti_affinity_keeps_tasks_on_different_workers(world: World) -> None:
 
 
 def test_a_fan_out_with_anti_affinity_to_itself_is_spread(world: World) -> None:
-    """PLC-3: one on each worker, and the rest when they are over."""
+    """PLC-3: one on each worker, and the rest when they have ended."""
     for name in ("w1", "w2"):
         world.register(name, cores=4)
     world.submit(job(task("each", for_each="params.many", apart=("each",))), params='{"many": 4}')
@@ -104,7 +104,7 @@ def test_a_task_prefers_the_worker_of_its_upstream(world: World) -> None:
 
 
 def test_a_run_is_spread_over_zones(world: World) -> None:
-    """PLC-2: the second task goes where the run has nothing yet."""
+    """PLC-2: the second task goes to a zone without tasks of the run."""
     world.register("w1", cores=4, zone="one")
     world.submit(job(task("a"), task("b"), task("c", "a")))
     world.register("w2", cores=4, zone="two")

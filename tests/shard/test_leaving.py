@@ -1,4 +1,4 @@
-"""Workers leave in order, and the second watch over those that did not (WRK-9, LIV-1)."""
+"""Clean shutdown of workers, and the second check for those that vanished (WRK-9, LIV-1)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_task_stopped_by_a_leaving_worker_is_requeued_without_a_loss(world: Wo
 
 
 def test_a_worker_that_registers_again_is_not_leaving(world: World) -> None:
-    """Leaving belongs to a session; it is no hold."""
+    """Leaving belongs to a session; it is not a cordon."""
     world.register("w1")
     world.settle(world.say(happened.WorkerLeaving, "w1"))
     world.reload()
@@ -69,7 +69,7 @@ def test_a_worker_that_shuts_down_is_forgotten_at_once(world: World) -> None:
 
 
 def test_tasks_left_by_a_worker_are_requeued(world: World) -> None:
-    """As if it had come back without it: what ran is lost, what had not started is queued again."""
+    """As if it had registered without them: started tasks are lost, the others are queued again."""
     world.register("w1", cores=2)
     world.given_run(task("ran"))
     world.given_run(task("waited"))
@@ -113,7 +113,7 @@ def test_a_shutdown_of_an_older_session_is_ignored(world: World) -> None:
 
 
 def unheard(world: World, worker: str) -> happened.WorkerUnheard:
-    """The rows say that nobody has heard of a worker for long."""
+    """The rows say that a worker has been silent for long."""
     return happened.WorkerUnheard(row=world.ledger.workers[worker])
 
 
@@ -142,7 +142,7 @@ def test_a_worker_with_a_recent_heartbeat_is_not_marked_lost_by_its_row(world: W
 
 
 def test_a_heartbeat_in_the_same_turn_keeps_a_worker_that_its_row_calls_silent(world: World) -> None:
-    """I-16: a turn is open while the batch before it is being written, and that may take seconds."""
+    """I-16: a turn is open while the previous batch is being written, which may take seconds."""
     world.given_running("a", on="w1")
     world.shard.memory.lengths.pop_due(float("inf"), 1_000)
     world.advance(30)
@@ -165,7 +165,7 @@ def test_a_silent_worker_is_marked_lost_when_events_are_applied_one_at_a_time(wo
 
 
 def test_a_new_leader_marks_no_worker_lost_before_the_grace_period(world: World) -> None:
-    """I-42: fifteen seconds of receiving come first."""
+    """I-42: only after fifteen seconds of receiving."""
     world.given_running("a", on="w1")
     world.register("w2")
     world.new_leader()
@@ -178,7 +178,7 @@ def test_a_new_leader_marks_no_worker_lost_before_the_grace_period(world: World)
 
 
 def test_the_row_of_a_worker_that_never_registered_is_corrected(world: World) -> None:
-    """It held nothing, so nobody expected it; its hold stays."""
+    """It held nothing, so it was not expected; its cordon stays."""
     world.register("w1", cores=3)
     world.settle(happened.CordonWorker(worker="w1", by="ann"))
     row = world.ledger.workers["w1"]
@@ -193,7 +193,7 @@ def test_the_row_of_a_worker_that_never_registered_is_corrected(world: World) ->
 
 
 def test_a_stale_row_does_not_undo_an_action(world: World) -> None:
-    """The hold is as the shard knows it, not as the sweep has read it."""
+    """The cordon is that of the shard, not that of the stale row."""
     world.register("w1")
     world.settle(happened.DrainWorker(worker="w1", by="ann"))
     world.new_leader()
@@ -208,7 +208,7 @@ def test_a_stale_row_does_not_undo_an_action(world: World) -> None:
 
 @pytest.mark.parametrize("turns", [1, 2])
 def test_a_worker_that_registers_while_its_row_is_corrected_is_ready(world: World, turns: int) -> None:
-    """In one turn or in two: its row says how it was left."""
+    """In one turn or in two: its row has its state before."""
     world.register("w1")
     world.new_leader()
     world.advance(15)

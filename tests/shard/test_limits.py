@@ -1,4 +1,4 @@
-"""A task takes long, gets nowhere, or wants more time (LIV-2, LIV-4)."""
+"""Timeouts, stalls and extensions (LIV-2, LIV-4)."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ S = TaskState
 
 
 def alerts(world: World, kind: AlertKind) -> list[Alert]:
-    """What people were told, in order."""
+    """All alerts, in order."""
     found = [msgspec.json.decode(row.payload, type=Alert) for row in world.ledger.outbox if row.kind == "alert"]
     return [alert for alert in found if alert.kind is kind]
 
 
 def moves(world: World, name: str, percent: float, *, note: str = "") -> None:
-    """A task says how far it is."""
+    """A task reports progress."""
     worker, attempt = world.holder(name)
     world.settle(world.say(happened.WorkerBeat, worker, progress=(Progress(attempt, percent, note),)))
 
 
 def asks(world: World, name: str, seconds: float) -> Extended:
-    """A task asks for so many seconds from now on; returns the answer."""
+    """A task requests more seconds; return the reply."""
     worker, attempt = world.holder(name)
     world.settle(world.say(happened.MoreTimeAsked, worker, attempt=attempt, seconds=seconds))
     answer = world.said_to(worker, Extended)[-1]
@@ -49,7 +49,7 @@ def stop_of(world: World, name: str) -> StopKind | None:
 
 
 def test_the_soft_limit_raises_one_alert(world: World) -> None:
-    """LIV-4: and again when that is over; the task itself goes on."""
+    """LIV-4: it is resolved at the end; the task continues."""
     world.given_running("extract", on="w1", expected_seconds=40)
     world.advance(seconds=79, heard=["w1"])
     assert alerts(world, AlertKind.RUNNING_LONG) == []
@@ -65,7 +65,7 @@ def test_the_soft_limit_raises_one_alert(world: World) -> None:
 
 
 def test_the_hard_limit_follows_the_soft_one(world: World) -> None:
-    """Three times what is expected, from the start on."""
+    """Three times the expected duration, from the start."""
     world.given_running("extract", on="w1", expected_seconds=40)
     world.advance(seconds=119, heard=["w1"])
     assert stop_of(world, "extract") is None
@@ -75,7 +75,7 @@ def test_the_hard_limit_follows_the_soft_one(world: World) -> None:
 
 
 def test_a_task_within_its_limit_raises_no_alert(world: World) -> None:
-    """No alert, and so none that is over."""
+    """No alert, and none to resolve."""
     world.given_running("extract", on="w1", expected_seconds=40)
     world.advance(seconds=79, heard=["w1"])
     world.succeed("extract")
@@ -96,7 +96,7 @@ def test_a_new_leader_resolves_alerts_of_an_older_one(world: World) -> None:
 
 
 def test_the_limit_after_a_timeout_is_longer(world: World) -> None:
-    """RTY-1: again, with a longer limit, which the worker is told."""
+    """RTY-1: retried with a longer limit, which is in the assignment."""
     world.given_running("extract", on="w1", timeout_seconds=30.0, retry_delay_seconds=1.0)
     world.advance(seconds=30, heard=["w1"])
     world.stop("extract")
@@ -117,7 +117,7 @@ def test_the_limit_after_a_timeout_is_longer(world: World) -> None:
 
 
 def test_a_stalled_task_is_stopped_and_retried(world: World) -> None:
-    """LIV-2: its worker is heard of all the time, and says the same all the time."""
+    """LIV-2: its worker has heartbeats all the time, with the same progress."""
     world.given_running("extract", on="w1", retry_delay_seconds=1.0)
     moves(world, "extract", 10)
     for _ in range(59):
@@ -155,7 +155,7 @@ def test_a_task_that_never_reports_progress_is_not_stalled(world: World) -> None
 
 
 def test_a_task_with_a_stall_limit_is_monitored_from_its_start(world: World) -> None:
-    """`stall_seconds` says that there will be some."""
+    """`stall_seconds` promises progress."""
     world.given_running("extract", on="w1", stall_seconds=60, max_attempts=1)
     world.advance(seconds=59, heard=["w1"])
     assert stop_of(world, "extract") is None
@@ -178,7 +178,7 @@ def test_a_stall_of_the_shard_does_not_count_against_a_task(world: World) -> Non
 
 @pytest.mark.parametrize("within_the_term", [True, False])
 def test_a_new_leader_monitors_progress(world: World, within_the_term: bool) -> None:
-    """From the loading on, or, for what is only said by the task, from its next word on."""
+    """From loading on, or, if only the task reports progress, from its next report on."""
     world.given_running("extract", on="w1", retry_delay_seconds=1.0)
     moves(world, "extract", 10)
     world.advance(seconds=500, heard=["w1"])
@@ -207,7 +207,7 @@ def test_a_stalled_task_that_is_lost_counts_as_an_attempt(world: World) -> None:
 
 
 def test_a_task_that_makes_progress_is_extended(world: World) -> None:
-    """LIV-4: so many seconds from now on, in the row, and its old limit ends nothing."""
+    """LIV-4: counted from now, in the row, and the old limit ends nothing."""
     world.given_running("extract", on="w1", timeout_seconds=30.0)
     world.advance(seconds=20, heard=["w1"])
     moves(world, "extract", 50)
@@ -224,7 +224,7 @@ def test_a_task_that_makes_progress_is_extended(world: World) -> None:
 
 
 def test_a_repeated_extension_request_changes_nothing(world: World) -> None:
-    """A message may come twice."""
+    """A message may arrive twice."""
     world.given_running("extract", on="w1", timeout_seconds=30.0)
     moves(world, "extract", 50)
     asks(world, "extract", 60)
@@ -233,7 +233,7 @@ def test_a_repeated_extension_request_changes_nothing(world: World) -> None:
 
 
 def test_a_task_without_progress_is_not_extended(world: World) -> None:
-    """It is told why, and what it has left."""
+    """The reply has the reason, and the time left."""
     world.given_running("extract", on="w1", timeout_seconds=30.0, stall_seconds=15.0)
     answer = asks(world, "extract", 60)
     assert (answer.seconds, "progress" in answer.because) == (30.0, True)
@@ -283,7 +283,7 @@ def test_a_worker_can_not_extend_a_task_it_no_longer_holds(world: World) -> None
 
 
 def extend(world: World, seconds: float) -> tuple[Reply, str]:
-    """A person gives the only task more time."""
+    """A person extends the only task."""
     run = world.run()
     event = happened.ExtendTask(
         run_id=run.id, by="ann", ticket=99, task_id=world.task("extract").id, seconds=seconds
@@ -294,7 +294,7 @@ def extend(world: World, seconds: float) -> tuple[Reply, str]:
 
 
 def test_a_person_extends_a_task(world: World) -> None:
-    """Whether or not it makes progress, and more than it could have asked for itself."""
+    """With or without progress, and by more than the task could request."""
     world.given_running("extract", on="w1", timeout_seconds=10.0)
     world.advance(seconds=5, heard=["w1"])
     assert extend(world, 500) == (Reply.DONE, "500 s left")

@@ -1,4 +1,4 @@
-"""Workers fall silent, and come back (LIV-1, LIV-3, LIV-5, LIV-6)."""
+"""Silent workers and reconnects (LIV-1, LIV-3, LIV-5, LIV-6)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ S = TaskState
 
 
 def test_a_silent_worker_loses_its_task_when_the_lease_ends_and_not_before(world: World) -> None:
-    """LIV-1: w1 takes `extract` and is never heard of again."""
+    """LIV-1: w1 gets `extract` and is silent from then on."""
     world.given_running("extract", on="w1")
 
     world.advance(seconds=14)
@@ -109,7 +109,7 @@ def test_a_clock_that_goes_back_counts_for_nothing(world: World) -> None:
 
 
 def test_an_unacknowledged_assignment_is_requeued_after_thirty_seconds(world: World) -> None:
-    """LIV-3: w1 lives, and has never heard of `extract`."""
+    """LIV-3: w1 is alive, but never got `extract`."""
     world.register("w1")
     world.given_run(task("extract"))
     (_, attempt) = world.holder("extract")
@@ -124,7 +124,7 @@ def test_an_unacknowledged_assignment_is_requeued_after_thirty_seconds(world: Wo
 
 
 def test_a_worker_that_acknowledges_nothing_gets_no_work_until_it_registers_again(world: World) -> None:
-    """LIV-3: otherwise the best place for a task could be the one where it is never heard of."""
+    """LIV-3: otherwise the best worker for a task could be one that never receives it."""
     world.register("w1")
     world.given_run(task("extract"))
     world.advance(seconds=30, heard=["w1"])
@@ -135,7 +135,7 @@ def test_a_worker_that_acknowledges_nothing_gets_no_work_until_it_registers_agai
 
 
 def test_an_acknowledged_assignment_may_wait_longer(world: World) -> None:
-    """LIV-3: received is enough, also long before it is started."""
+    """LIV-3: the acknowledgment is enough, even long before the start."""
     world.register("w1")
     world.given_run(task("extract"))
     (_, attempt) = world.holder("extract")
@@ -174,7 +174,7 @@ def test_an_unacknowledged_assignment_is_requeued_after_a_reload(world: World) -
 
 
 def test_a_lost_worker_that_returns_is_told_to_stop_reassigned_attempts(world: World) -> None:
-    """LIV-5: its work has gone elsewhere meanwhile."""
+    """LIV-5: its work has been reassigned in the meantime."""
     world.given_running("extract", on="w1")
     (_, attempt) = world.holder("extract")
     world.advance(seconds=15)
@@ -188,7 +188,7 @@ def test_a_lost_worker_that_returns_is_told_to_stop_reassigned_attempts(world: W
 
 
 def test_a_late_result_is_kept_and_changes_nothing(world: World) -> None:
-    """LIV-5, I-52: w1 finishes what w2 has begun again."""
+    """LIV-5, I-52: w1 finishes what was started again on w2."""
     world.given_running("extract", on="w1")
     (_, attempt) = world.holder("extract")
     world.advance(seconds=15)
@@ -247,7 +247,7 @@ def test_a_worker_can_not_report_for_another(world: World, kind: type[happened.W
 
 
 def test_a_result_from_the_wrong_worker_is_not_applied(world: World) -> None:
-    """I-13: and it is told that the attempt is not its own."""
+    """I-13: it is told that the attempt belongs to another worker."""
     world.given_running("extract", on="w1")
     world.register("w2")
     (_, attempt) = world.holder("extract")
@@ -261,7 +261,7 @@ def test_a_result_from_the_wrong_worker_is_not_applied(world: World) -> None:
 
 
 def test_events_of_an_older_session_are_dropped(world: World) -> None:
-    """The worker has registered again: only what it says now counts."""
+    """The worker has registered again: only the new session counts."""
     world.register("w1")
     world.given_run(task("extract"))
     (_, attempt) = world.holder("extract")
@@ -275,7 +275,7 @@ def test_events_of_an_older_session_are_dropped(world: World) -> None:
 
 
 def test_an_unknown_worker_has_to_register(world: World) -> None:
-    """After a loss, a beat of the old session closes the link."""
+    """After a loss, a heartbeat of the old session closes the link."""
     world.register("w1")
     world.advance(seconds=15)
 
@@ -285,7 +285,7 @@ def test_an_unknown_worker_has_to_register(world: World) -> None:
 
 
 def test_a_new_leader_keeps_running_work_and_gets_its_result(world: World) -> None:
-    """LIV-6: w1 comes back with what it runs, and goes on."""
+    """LIV-6: w1 registers with what it runs, and continues."""
     world.given_running("extract", on="w1")
     (_, attempt) = world.holder("extract")
 
@@ -314,7 +314,7 @@ def test_a_new_leader_requeues_only_after_the_grace(world: World) -> None:
 
 
 def test_a_new_leader_requeues_what_the_worker_does_not_hold(world: World) -> None:
-    """LIV-6: the worker registers, and `extract` is not among what it holds."""
+    """LIV-6: the worker registers, and does not hold `extract`."""
     world.given_running("extract", on="w1")
     world.new_leader()
 
@@ -325,7 +325,7 @@ def test_a_new_leader_requeues_what_the_worker_does_not_hold(world: World) -> No
 
 
 def test_a_completion_that_happened_before_the_take_over_is_never_run_again(world: World) -> None:
-    """LIV-6: the worker still has the result, and says so in `holds`."""
+    """LIV-6: the worker still has the result, and lists it in `holds`."""
     run = world.given_running("extract", on="w1")
     world.new_leader()
 
@@ -337,7 +337,7 @@ def test_a_completion_that_happened_before_the_take_over_is_never_run_again(worl
 
 
 def test_a_task_that_is_lost_three_times_fails(world: World) -> None:
-    """RTY-5: losses are no tries, and have their own limit. One worker that goes again and again proves nothing."""
+    """RTY-5: losses do not count as attempts, and have their own limit. One flapping worker proves nothing."""
     run = world.submit(job(task("extract", max_attempts=1)))
     world.register("w1")
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""Large work of one run is paced while others wait, and is not while nobody does (DAG-2, DAG-9)."""
+"""Large work of one run is paced only while other runs wait (DAG-2, DAG-9)."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def many(n: int) -> JobSpec:
 
 
 def made(world: World) -> int:
-    """How many tasks of the fan-out there are."""
+    """Number of created fan-out members."""
     return sum(row.name == "part" for row in world.ledger.tasks.values())
 
 
 def given_others_wait(world: World, priority: Priority = Priority.P1) -> None:
-    """Somebody else's task is queued, and no worker is there."""
+    """A task of another run is queued, and there is no worker."""
     world.submit(job(task("other")), tenant="other", priority=priority)
 
 
@@ -52,7 +52,7 @@ def test_a_fan_out_is_paced_after_a_burst_while_others_wait(world: World) -> Non
 
 
 def test_a_second_fan_out_of_the_run_waits_behind_the_first_without_a_turn_after_another(world: World) -> None:
-    """L-5: it is nobody's turn until there are tokens again."""
+    """L-5: no turn until there are tokens again."""
     given_others_wait(world)
     spec = job(task("part", for_each="params.n"), task("rest", for_each="params.n"), max_fan_out=WIDE)
     world.submit(spec, params=f'{{"n": {WIDE}}}')

@@ -1,4 +1,4 @@
-"""Pause and resume: nothing more starts, what runs goes on, and everything comes back (DAG-7)."""
+"""Pause and resume: nothing starts, running tasks continue, and everything is resumed (DAG-7)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_paused_run_starts_nothing_and_running_tasks_continue(world: World) ->
 
 
 def test_a_resumed_run_queues_its_ready_tasks(world: World) -> None:
-    """Those that were queued, and those whose upstreams ended meanwhile."""
+    """Those that were queued, and those whose upstream tasks have ended in the meantime."""
     world.register("w1", cores=4)
     run = world.submit(job(task("a"), task("b"), task("c", "a"), task("d", "c")))
     world.start("a", "b")
@@ -43,7 +43,7 @@ def test_a_resumed_run_queues_its_ready_tasks(world: World) -> None:
 
 
 def test_an_assigned_task_of_a_paused_run_is_recalled_and_waits(world: World) -> None:
-    """It has not started: the worker gives it back."""
+    """It has not started: the worker returns it."""
     world.register("w1")
     run = world.submit(chain("a"))
     (_, attempt) = world.holder("a")
@@ -59,7 +59,7 @@ def test_an_assigned_task_of_a_paused_run_is_recalled_and_waits(world: World) ->
 
 
 def test_a_recalled_task_that_had_started_continues_in_a_paused_run(world: World) -> None:
-    """The worker answers *started*: what runs goes on."""
+    """The worker reports *started*: running tasks continue."""
     world.register("w1")
     run = world.submit(chain("a"))
     world.act(happened.PauseRun, run)
@@ -99,7 +99,7 @@ def test_a_failure_in_a_paused_run_is_retried_after_the_resume(world: World) -> 
 
 
 def test_a_task_lost_in_a_paused_run_waits_for_the_resume(world: World) -> None:
-    """It is taken back, and not queued."""
+    """It is reclaimed, and not queued."""
     world.register("w1")
     run = world.submit(chain("a"))
     world.start("a")
@@ -120,7 +120,7 @@ def test_repeated_pause_and_resume_are_reported_as_unchanged(world: World) -> No
 
 
 def test_a_pause_during_adoption_applies_to_tasks_created_later(world: World) -> None:
-    """The tasks are made, and none is queued."""
+    """The tasks are created, and none is queued."""
     run = world.put_in_intake(wide(100))
     with world.rows_per_turn(30):
         world.turn(world.arrival(run))
@@ -134,7 +134,7 @@ def test_a_pause_during_adoption_applies_to_tasks_created_later(world: World) ->
 
 
 def test_a_resume_before_the_pause_was_through_queues_everything_once(world: World) -> None:
-    """Some tasks were taken out of the queues, others not yet; none is placed twice."""
+    """Some tasks were dequeued, others not yet; none is placed twice."""
     run = world.submit(wide(100))
     with world.rows_per_turn(20):
         world.turn(world.asked(happened.PauseRun, run))
@@ -161,7 +161,7 @@ def test_a_resume_before_the_pause_was_through_groups_each_short_task_once(world
 
 
 def test_tasks_dequeued_while_the_run_was_paused_are_requeued(world: World) -> None:
-    """Placing passes over tasks of a resting run, and the resume restores their entries."""
+    """Dispatch skips tasks of a paused run, and the resume restores their entries."""
     world.register("w1")
     run = world.submit(wide(40))
     with world.rows_per_turn(4):

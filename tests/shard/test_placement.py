@@ -73,7 +73,7 @@ def test_a_tenant_that_uses_more_of_one_resource_waits_for_one_that_uses_less(wo
 
 
 def test_a_shape_that_fits_nowhere_does_not_block_other_shapes(world: World) -> None:
-    """PLC-4: the head of the line can't be placed, what came later can."""
+    """PLC-4: the head of the queue does not fit, a later task does."""
     world.register("w1", cores=2)
     world.submit(job(task("huge", resources=cores(64))), priority=P0)
     world.submit(job(task("fits")), priority=P0)
@@ -85,7 +85,7 @@ def test_a_shape_that_fits_nowhere_does_not_block_other_shapes(world: World) -> 
 
 
 def test_a_parked_shape_is_woken_by_a_worker_that_could_take_it(world: World) -> None:
-    """A change that could help: somebody larger registers."""
+    """A change that could help: a larger worker registers."""
     world.register("w1")
     world.submit(job(task("huge", resources=cores(4))))
     world.register("w2", cores=2)
@@ -144,7 +144,7 @@ def test_labels_and_zone_choose_the_worker(world: World) -> None:
 
 
 def test_the_tightest_fit_is_chosen(world: World) -> None:
-    """PLC-2: the large worker is kept for large tasks."""
+    """PLC-2: the large worker is kept free for large tasks."""
     world.register("large", cores=16)
     world.register("small", cores=2)
     world.submit(job(task("a")))
@@ -168,7 +168,7 @@ def test_a_refusal_places_the_task_elsewhere_and_is_recorded(world: World) -> No
 
 
 def test_a_worker_that_registers_again_is_asked_again(world: World) -> None:
-    """PLC-7: it may have been mended."""
+    """PLC-7: it may have been fixed."""
     world.register("w1")
     world.submit(job(task("a")))
     world.give_back("a", refusal="no python")
@@ -252,7 +252,7 @@ def test_a_task_not_known_to_be_short_is_not_grouped(world: World) -> None:
 
 
 def test_the_rest_of_a_group_is_recalled_for_a_higher_priority(world: World) -> None:
-    """PLC-10: only what has not started comes back."""
+    """PLC-10: only unstarted tasks are returned."""
     world.register("w1")
     world.submit(job(*(short(f"s{n}") for n in range(5))), priority=P2)
     world.start("s0")
@@ -270,7 +270,7 @@ def test_the_rest_of_a_group_is_recalled_for_a_higher_priority(world: World) -> 
 
 
 def test_a_group_is_not_recalled_for_its_own_priority(world: World) -> None:
-    """PLC-6: nobody evicts its own level."""
+    """PLC-6: no priority preempts itself."""
     world.register("w1")
     world.submit(job(*(short(f"s{n}") for n in range(5))), priority=P1)
 
@@ -316,7 +316,7 @@ def test_a_slow_store_holds_p2_then_p1_and_never_p0(world: World, hold: Priority
 
 
 def test_suspended_priorities_are_placed_when_the_store_has_caught_up(world: World) -> None:
-    """HA-4: by itself."""
+    """HA-4: without an action."""
     world.register("w1")
     world.settle(happened.StoreLagged(hold=P1))
     world.submit(job(task("a")), priority=P2)
@@ -338,7 +338,7 @@ def test_a_suspended_priority_survives_a_reload_within_the_term(world: World) ->
 
 
 def test_a_worker_that_shrank_gets_nothing_until_it_has_capacity(world: World) -> None:
-    """It registered again with a smaller offer, and still has what it had."""
+    """It registered again with less capacity, and still has its tasks."""
     world.register("w1", cores=4)
     run = world.submit(wide(5))
     world.start("t0", "t1", "t2")
@@ -351,7 +351,7 @@ def test_a_worker_that_shrank_gets_nothing_until_it_has_capacity(world: World) -
 
 
 def test_placement_continues_while_a_large_run_is_adopted(world: World) -> None:
-    """DAG-9: a P0 does not wait until 1,000 others have been made."""
+    """DAG-9: a P0 does not wait until 1,000 others are created."""
     world.register("w1", cores=100)
     large = world.put_in_intake(wide(1_000), priority=P2)
     urgent = world.put_in_intake(job(task("urgent")), priority=P0)

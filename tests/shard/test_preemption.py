@@ -1,4 +1,4 @@
-"""A P0 finds no room: who has to go, and what becomes of those (PLC-6)."""
+"""Preemption by a P0: victims, and what they become (PLC-6)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_grace_is_a_setting(world: World) -> None:
 
 
 def test_a_reservation_is_kept_from_tasks_that_arrive_later(world: World) -> None:
-    """A flood of P2 and P1 waits for the same core."""
+    """Many P2 and P1 wait for the same core."""
     full_of_p2(world)
     world.submit(wide(20), tenant="flood", priority=P2)
     world.submit(wide(20), tenant="usual", priority=P1)
@@ -220,7 +220,7 @@ def test_a_task_that_joins_such_a_queue_gets_its_own_reservation(world: World) -
 
 
 def test_the_first_ready_reservation_goes_to_the_oldest_task(world: World) -> None:
-    """PLC-4: first come, first served, also among those that have room kept."""
+    """PLC-4: first come, first served, also among tasks with a reservation."""
     for worker in ("w1", "w2"):
         world.register(worker)
     world.submit(wide(2), tenant="flood", priority=P2)
@@ -244,7 +244,7 @@ def test_the_first_ready_reservation_goes_to_the_oldest_task(world: World) -> No
 
 
 def test_p0_of_another_tenant_with_the_same_request_gets_capacity(world: World) -> None:
-    """One line is passed over with the other; both have a right."""
+    """One queue is skipped with the other; both may preempt."""
     world.register("w1", cores=2)
     world.submit(wide(2), tenant="flood", priority=P2)
     world.start("t0", "t1")
@@ -255,11 +255,11 @@ def test_p0_of_another_tenant_with_the_same_request_gets_capacity(world: World) 
     assert len(asked_to_go(world)) == 2
 
 
-# what the victims do
+# the victims
 
 
 def test_the_checkpoint_is_handed_on(world: World) -> None:
-    """Must show 5, as far as a shard is concerned: it goes on elsewhere from what it saved."""
+    """Must show 5, as far as a shard is concerned: it continues elsewhere from its checkpoint."""
     full_of_p2(world)
     _, attempt = world.holder("low")
     world.settle(world.say(happened.CheckpointSaved, "w1", attempt=attempt, document='{"row": 7}'))
@@ -294,7 +294,7 @@ def test_an_unstarted_victim_is_recalled_and_records_the_preemptor(world: World)
 
 
 def test_a_group_is_recalled_and_its_running_task_may_end(world: World) -> None:
-    """PLC-10: calling back costs nobody a process; the one that runs is short."""
+    """PLC-10: a recall costs no process; the running task is short."""
     world.register("w1")
     world.submit(job(*(short(f"s{n}") for n in range(4))), tenant="low", priority=P2)
     world.start("s0")

@@ -29,7 +29,7 @@ def test_waiting_tasks_move_to_the_queue_of_the_new_priority(world: World) -> No
 
 
 def test_a_moved_task_has_the_position_by_its_age(world: World) -> None:
-    """First come, first served, whatever its priority was meanwhile."""
+    """First come, first served, whatever its priority was in between."""
     runs = []
     for name, priority in (("a", P1), ("b", P2), ("c", P1), ("d", P2), ("e", P1)):
         runs.append(world.submit(job(task(name)), priority=priority))
@@ -158,7 +158,7 @@ def test_a_run_that_is_cancelled_meanwhile_ends(world: World, reload: bool) -> N
 
 
 def test_a_group_has_the_priority_of_its_remaining_tasks(world: World) -> None:
-    """Else a P0 that looks for P2 to make room would not find it."""
+    """Otherwise a P0 that looks for P2 victims would not find it."""
     urgent, late = (world.submit(job(short(name)), priority=P1) for name in ("urgent", "late"))
     for number in range(20):
         world.submit(job(short(f"more-{number}")), priority=P1)

@@ -1,4 +1,4 @@
-"""A guarantee is given back, and room is made by moving (PLC-5, PLC-9)."""
+"""Reclaiming a guarantee, and defragmentation (PLC-5, PLC-9)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ P0, P1, P2 = Priority
 
 
 def let_go(world: World) -> None:
-    """All that was asked to go is gone."""
+    """End everything that was asked to stop."""
     world.stop(*sorted(asked_to_go(world)))
 
 
 def use(world: World, tenant: str) -> float:
-    """How many cores a tenant has."""
+    """Cores used by a tenant."""
     found = world.shard.memory.use.get(tenant)
     return 0 if found is None else found.cpu_millis / 1000
 
@@ -31,7 +31,7 @@ def use(world: World, tenant: str) -> float:
 
 
 def test_no_more_is_reclaimed_than_the_quota_allows_to_start(world: World) -> None:
-    """What was kept for a second task would lie idle: nobody is stopped without a gain."""
+    """Capacity reclaimed for a second task would lie idle: nothing is stopped without a gain."""
     world.register("w1", cores=2)
     running(world, "other", 2, P2)
     world.rule(rules(quota("owner", guaranteed=2, max_tasks=1)))
@@ -109,7 +109,7 @@ def test_burst_p2_is_reclaimed_before_p1_and_p0_never(world: World) -> None:
 
 
 def test_no_tenant_falls_below_its_guarantee(world: World) -> None:
-    """`other` is one core above its three, and one core is all it gives."""
+    """`other` is one core above its three, and gives up one core."""
     promise(world, owner=4, other=3)
     world.register("w1", cores=4)
     running(world, "other", 4, P2)
@@ -137,7 +137,7 @@ def test_a_lease_partly_within_the_guarantee_stays(world: World) -> None:
 
 
 def test_two_tenants_do_not_reclaim_from_each_other_for_ever(world: World) -> None:
-    """Both are promised all of it: who has its promise keeps it."""
+    """Both have a guarantee of everything: whoever uses its guarantee keeps it."""
     promise(world, one=2, two=2)
     world.register("w1", cores=2)
     running(world, "one", 4, P1)
@@ -163,7 +163,7 @@ def test_a_tenant_above_its_guarantee_reclaims_nothing(world: World) -> None:
 
 
 def test_reclaimed_capacity_is_not_given_to_a_higher_priority(world: World) -> None:
-    """A P2 within its guarantee has room taken from a P1 on burst, which would have it again at once otherwise."""
+    """A P2 within its guarantee reclaims from a P1 on burst, which would otherwise take it back at once."""
     promise(world, owner=1)
     world.register("w1")
     running(world, "other", 1, P1)
@@ -280,11 +280,11 @@ def test_a_task_that_fits_no_other_worker_is_not_moved(world: World) -> None:
     assert asked_to_go(world) == set()
 
 
-# what is booked
+# bookings
 
 
 def test_booked_capacity_is_reclaimed_when_it_begins_and_not_guaranteed_after_its_end(world: World) -> None:
-    """`owner` has booked two cores from 00:10 on, with five minutes before; `other` has all on burst (PLC-11)."""
+    """`owner` has booked two cores from 00:10 on, with five minutes of lead; `other` has all on burst (PLC-11)."""
     nightly = Booking(
         name="nightly", cron="10 0 * * *", zone="UTC", seconds=60, lead_seconds=300, guaranteed=cores(2)
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""One bad value never stops a shard: the event that fails alone is on record, its owner held, the others go on."""
+"""One bad value never stops a shard: a failing event is recorded, its owner held, the others continue."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_rejected_event_is_recorded_and_raises_an_alert(world: World) -> None:
 
 
 def test_the_record_of_an_event_is_bounded(world: World) -> None:
-    """SEC-6: a megabyte of output is not kept twice."""
+    """SEC-6: a megabyte of output is not stored twice."""
     world.given_running("extract", on="w1")
 
     world.reject(world.result("extract", Outcome.SUCCEEDED, output=f'"{"x" * 1_000_000}"'), "y" * 5_000)
@@ -68,7 +68,7 @@ def test_the_record_of_an_event_is_bounded(world: World) -> None:
 
 
 def test_a_lone_surrogate_in_an_event_can_be_recorded(world: World) -> None:
-    """No store takes one, and nothing of the record has one."""
+    """No store accepts one, and the record has none."""
     world.given_running("extract", on="w1")
 
     world.reject(world.result("extract", Outcome.SUCCEEDED, output='"\ud800"'), "a lone surrogate: \ud800")
@@ -94,7 +94,7 @@ def test_a_repeated_rejected_result_gets_the_verdict_rejected_again(world: World
 
 @pytest.mark.parametrize("kind", [happened.AttemptStarted, happened.AttemptReturned])
 def test_other_reports_quarantine_their_task_as_well(world: World, kind: type[happened.WorkerEvent]) -> None:
-    """Whatever is said of an attempt has its task as the owner."""
+    """Any report of an attempt has its task as the owner."""
     world.register("w1")
     world.given_run(task("extract"))
     (worker, attempt) = world.holder("extract")
@@ -105,7 +105,7 @@ def test_other_reports_quarantine_their_task_as_well(world: World, kind: type[ha
 
 
 def test_a_worker_whose_process_may_still_run_is_told_to_stop_it(world: World) -> None:
-    """LIV-5: the attempt is over, and the room free; the process must go."""
+    """LIV-5: the attempt has ended and the capacity is free; the process must end."""
     world.given_running("extract", on="w1")
     (worker, attempt) = world.holder("extract")
 
@@ -132,7 +132,7 @@ def test_a_bad_report_of_another_worker_does_not_touch_the_task(world: World) ->
 
 
 def test_a_result_found_unstorable_on_receipt_quarantines_its_task(world: World) -> None:
-    """It costs nobody a reload."""
+    """It needs no reload."""
     world.given_running("extract", on="w1")
     (_, attempt) = world.holder("extract")
     bad = world.result("extract", Outcome.SUCCEEDED, output="{")
@@ -144,7 +144,7 @@ def test_a_result_found_unstorable_on_receipt_quarantines_its_task(world: World)
 
 
 def test_a_run_that_can_not_be_adopted_is_held_and_leaves_intake(world: World) -> None:
-    """A person looks at it; resumed, it comes back to intake."""
+    """Once a person resumes it, it returns to intake."""
     run = world.put_in_intake(chain("a"))
 
     world.reject(world.arrival(run), "its definition is bad")
@@ -190,7 +190,7 @@ def test_a_shape_whose_placement_fails_is_skipped_and_others_are_placed(world: W
 
 
 def test_a_timer_that_fails_quarantines_its_task(world: World) -> None:
-    """A retry's timer, of a task that waits."""
+    """The retry timer of a delayed task."""
     world.given_running("extract", on="w1", retry_delay_seconds=1.0)
     world.fail("extract")
     waiting = world.task("extract")
@@ -213,7 +213,7 @@ def test_a_run_limit_that_fails_holds_its_run(world: World) -> None:
 
 
 def test_a_failed_step_of_a_bulk_operation_holds_its_run_until_resumed(world: World) -> None:
-    """The spread rests, and goes on where it stopped."""
+    """The bulk operation rests, and continues where it stopped."""
     run = world.put_in_intake(wide(100))
     with world.rows_per_turn(40):
         world.turn(world.arrival(run))
@@ -230,7 +230,7 @@ def test_a_failed_step_of_a_bulk_operation_holds_its_run_until_resumed(world: Wo
 
 
 def test_a_failed_propagation_holds_its_run_until_resumed(world: World) -> None:
-    """The children hear of the end once the run is resumed."""
+    """The children are notified once the run is resumed."""
     world.register("w1")
     run = world.submit(fan(100))
     world.start("first")
@@ -262,7 +262,7 @@ def test_a_held_run_is_still_held_for_a_new_leader(world: World) -> None:
 
 
 def test_a_failed_action_is_refused_with_the_reason(world: World) -> None:
-    """Whoever asked is told, and nothing is held."""
+    """The caller gets the error, and nothing is held."""
     run = world.submit(chain("a"))
     act = world.asked(happened.CancelRun, run)
 
@@ -311,7 +311,7 @@ def test_a_person_clears_a_quarantined_task_and_it_runs_again(world: World) -> N
 
 
 def test_a_task_that_is_not_quarantined_can_not_be_cleared(world: World) -> None:
-    """Whoever asks is told what it is."""
+    """The reply has its state."""
     run = world.submit(chain("a"))
 
     assert world.reply(happened.ClearTask, run, task="a") is Reply.REFUSED

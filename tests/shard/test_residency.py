@@ -29,7 +29,7 @@ EU_ZONES = ("eu-1", "eu-2")
 
 
 class Fleet:
-    """Some pools, with workers in some zones, and what is decided about them."""
+    """Some pools with workers in some zones, and their rules."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
@@ -50,7 +50,7 @@ class Fleet:
         return AllRules(version=1, pools=list(self.pools.values()), policies=self.policies)
 
     def play(self) -> None:
-        """Workers come, runs are submitted, pools are described anew, tasks end: in any order."""
+        """Register workers, submit runs, change pools and end tasks, in any order."""
         for name, shard in self.shards.items():
             self.turn(name, shard, Ruled(rules=rules_for(name, self.rules())), *self._workers(name))
         for number in range(self.random.randint(2, 6)):
@@ -84,7 +84,7 @@ class Fleet:
         self.turn(pool, self.shards[pool], RunArrived(run=run, job=job))
 
     def turn(self, name: str, shard: Shard, *events: Event) -> None:
-        """Take events, and look at everything that is placed because of them; some of it ends at once."""
+        """Apply events, and check everything that is placed; some of it ends at once."""
         batch = shard.handle(events, now=self.now)
         ends = []
         for worker, assignment in _assigned(batch):

@@ -1,4 +1,4 @@
-"""Failures are tried again after a delay that grows, as often as they may (RTY-2, RTY-3, RTY-5)."""
+"""Failures are retried with a growing delay, up to the limit (RTY-2, RTY-3, RTY-5)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_failure_is_retried_after_its_delay(world: World) -> None:
 
 
 def test_a_run_has_started_when_its_first_attempt_did(world: World) -> None:
-    """OBS-5: also if that one failed, and another one is the last."""
+    """OBS-5: also if that attempt failed, and another one is the last."""
     run = world.given_running("extract", on="w1", max_attempts=3, retry_delay_seconds=1.0)
     first = world.task("extract").started_at
     for _ in range(2):
@@ -61,7 +61,7 @@ def test_when_a_run_started_is_known_though_its_task_was_cleared(world: World) -
 
 
 def test_the_last_attempt_ends_in_failed(world: World) -> None:
-    """`max_attempts` tries, then FAILED, and each attempt is on record with its number."""
+    """`max_attempts` attempts, then FAILED; each attempt is recorded with its number."""
     run = world.given_running("extract", on="w1", max_attempts=3, retry_delay_seconds=1.0)
     world.fail("extract")
     for _ in range(2):
@@ -80,7 +80,7 @@ def test_the_last_attempt_ends_in_failed(world: World) -> None:
 
 
 def test_a_success_after_a_failure_clears_the_error(world: World) -> None:
-    """What is left is what the last attempt left."""
+    """The error of the last attempt counts."""
     world.given_running("extract", on="w1", retry_delay_seconds=1.0)
     world.fail("extract", error='"boom"')
     world.advance(seconds=2, heard=["w1"])
@@ -114,7 +114,7 @@ def test_a_delayed_retry_uses_no_capacity(world: World) -> None:
 
 
 def test_a_retry_keeps_the_run_running(world: World) -> None:
-    """STA-5: PENDING for a time is not over."""
+    """STA-5: a delayed PENDING task is not final."""
     run = world.given_running("extract", on="w1")
     world.fail("extract")
 
@@ -136,7 +136,7 @@ def test_a_new_leader_keeps_the_delay(world: World) -> None:
 
 
 def test_losses_do_not_count_as_attempts(world: World) -> None:
-    """RTY-5: two losses and a failure leave two of three tries."""
+    """RTY-5: two losses and a failure leave two of three attempts."""
     world.given_running("extract", on="w1", max_attempts=3, retry_delay_seconds=1.0)
     for _ in range(2):
         world.advance(seconds=15)
@@ -159,7 +159,7 @@ def test_a_result_without_a_start_counts_as_both(world: World) -> None:
 
 
 def test_a_failure_while_its_upstream_is_open_again_waits_for_both(world: World) -> None:
-    """A child that runs while its upstream is retried by a person is not tried again before that is over."""
+    """A child that runs while its upstream is retried by a person is not retried before that has ended."""
     world.register("w1", cores=2)
     world.submit(job(task("a"), task("b", "a", retry_delay_seconds=5.0)))
     world.run_through("a")

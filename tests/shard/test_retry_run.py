@@ -1,4 +1,4 @@
-"""Retry from failure: all that failed starts again, with what was ended because of it (DAG-7)."""
+"""Retry a run from its failures: failed tasks restart, with what ended because of them (DAG-7)."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_new_leader_continues_the_retry(world: World, turns: int) -> None:
 
 
 def test_a_fan_in_waits_again_for_the_failed_members(world: World) -> None:
-    """They stand behind it in the run, and it is looked at before them."""
+    """They have a higher position in the run, and are visited later."""
     world.register("w1", cores=8)
     world.submit(
         job(

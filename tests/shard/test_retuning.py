@@ -32,7 +32,7 @@ def test_a_silent_worker_is_lost_by_the_new_setting(world: World) -> None:
 
 
 def test_a_longer_limit_applies_to_running_tasks(world: World) -> None:
-    """LIV-4: the timer of the old one comes up, and finds that it is not time yet."""
+    """LIV-4: the timer of the old limit fires early and is set again."""
     retune(world, hard_limit_seconds=10.0)
     world.given_running("a", on="w1")
 

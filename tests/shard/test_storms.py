@@ -1,4 +1,4 @@
-"""Retry storms, poison pills and mass failures, played in virtual time (RTY-7)."""
+"""Retry storms, poison pills and mass failures in virtual time (RTY-7)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_retry_storm_is_spread_out_and_held_until_the_cause_is_fixed(world: Wo
 
 
 def test_a_poison_pill_is_quarantined_after_three_workers(world: World) -> None:
-    """One task fails everywhere in the same way, with tries left; the others of its run and of its job go on."""
+    """One task fails everywhere in the same way, with attempts left; the others of its run and job continue."""
     storm = Storm(world, workers=5, cores=1)
     run = world.submit(
         job(
@@ -104,7 +104,7 @@ def test_a_task_that_kills_its_workers_is_quarantined_after_the_second(world: Wo
 
 
 def test_all_tasks_end_after_half_of_the_workers_are_lost(world: World) -> None:
-    """A mass failure: what ran there runs elsewhere, no try is used, and nobody takes it for poison."""
+    """A mass failure: tasks are requeued, no attempt is used, and none is quarantined."""
     storm = Storm(world, workers=20, cores=10)
     storm.submit(wide(20, max_attempts=1), runs=10)
     storm.seconds(1, lambda _: ...)
@@ -122,7 +122,7 @@ def test_all_tasks_end_after_half_of_the_workers_are_lost(world: World) -> None:
 
 
 def test_an_out_of_memory_task_is_retried_with_more_memory(world: World) -> None:
-    """RTY-2: twice as much, and only on a worker that has it."""
+    """RTY-2: twice as much memory, and only on a worker that has it."""
     world.register("small", cores=1)
     half = Resources(cpu_millis=500, memory_bytes=3 * GIB // 4)
     world.submit(job(task("eats", resources=half, retry_delay_seconds=1.0)))
@@ -148,7 +148,7 @@ def test_a_job_that_always_fails_is_paused_and_probed(world: World) -> None:
     (alert,) = storm.alerts(AlertKind.CIRCUIT_OPEN)
     assert (alert.details["circuit"], alert.details["subject"], alert.tenant) == ("job", "tenant0/job", "tenant0")
     failed = storm.count(S.FAILED)
-    storm.seconds(1, well)  # What ran already may go on, and proves nothing.
+    storm.seconds(1, well)  # Tasks that were running may continue, and prove nothing.
     assert world.ledger.breakers
 
     storm.submit(wide(30, FailurePolicy.FAIL_AFTER_ALL, max_attempts=1), runs=1)

@@ -1,4 +1,4 @@
-"""A run in which nothing changes for long, and nothing runs, is found, explained and decided again (DAG-8)."""
+"""Stuck runs are found, reported and decided again (DAG-8)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ S = TaskState
 
 
 def alerts(world: World) -> list[Alert]:
-    """What people were told about runs that are stuck."""
+    """Alerts about stuck runs."""
     told = [msgspec.json.decode(row.payload, type=Alert) for row in world.ledger.outbox if row.kind == OUTBOX_KIND]
     return [alert for alert in told if alert.kind is AlertKind.RUN_STUCK]
 
@@ -34,7 +34,7 @@ def given_stuck(world: World) -> None:
 
 
 def pass_time(world: World, minutes: float) -> None:
-    """Let time pass, and the audit look."""
+    """Advance the clock, and check invariants."""
     world.now += timedelta(minutes=minutes)
     world.settle(world.say(happened.WorkerBeat, "w1"))
     world.settle(happened.Audited())

@@ -1,4 +1,4 @@
-"""The heap of timers: in order, and no larger than what is true of it."""
+"""The heap of timers: in order, and bounded."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_the_number_of_fired_timers_is_limited() -> None:
 
 
 def test_a_stale_timer_does_not_fire() -> None:
-    """Its subject has moved on."""
+    """Its subject has changed."""
     timers = Timers(lambda timer: timer.subject == "old")
     timers.set(1.0, timer("old"))
     timers.set(1.0, timer("new"))
@@ -50,7 +50,7 @@ def test_a_stale_timer_does_not_fire() -> None:
 
 
 def test_pending_timers_can_be_listed() -> None:
-    """But for those that mean nothing any more; and they come up all the same."""
+    """All except stale ones; they still fire."""
     timers = Timers(lambda timer: timer.subject == "old")
     for name in ("old", "new"):
         timers.set(1.0, timer(name))
@@ -60,7 +60,7 @@ def test_pending_timers_can_be_listed() -> None:
 
 
 def test_stale_timers_do_not_pile_up() -> None:
-    """HA-3: a million retries leave a heap of those that are true."""
+    """HA-3: a million retries leave a heap of valid timers."""
     stale: set[str] = set()
     timers = Timers(lambda timer: timer.subject in stale)
     for n in range(100_000):
@@ -73,7 +73,7 @@ def test_stale_timers_do_not_pile_up() -> None:
 
 
 def test_a_duration_counts_down_while_a_turn_is_open() -> None:
-    """Otherwise whoever waits for it would ask again and again until the next turn."""
+    """Otherwise a waiting loop would ask again and again until the next turn."""
     memory = ShardMemory("pool")
     memory.live_on(NOW)
     memory.set_length(10.0, timer("a"))

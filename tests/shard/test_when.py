@@ -1,4 +1,4 @@
-"""A task's own condition: asked once, when everything upstream is over and lets it start (DAG-4)."""
+"""Conditions of tasks: evaluated once, when everything upstream has ended and allows the start (DAG-4)."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_condition_that_can_not_be_evaluated_fails_its_task(world: World) -> N
 
 
 def test_conditions_on_edges_come_first(world: World) -> None:
-    """What would fail is not asked if an edge says no."""
+    """An edge condition that is false prevents an evaluation that would fail."""
     world.register("w1", cores=4)
     world.submit(job(task("a"), task("b", "a", when={"a": "output > 1"}, only_if="outputs.a.nothing > 0")))
     world.succeed("a", output="1")
@@ -67,7 +67,7 @@ def test_conditions_on_edges_come_first(world: World) -> None:
 
 
 def test_failed_and_skipped_tasks_have_no_output(world: World) -> None:
-    """Null, under a policy that goes on without it."""
+    """Null, under a policy that continues without it."""
     world.register("w1", cores=4)
     world.submit(
         job(
@@ -174,7 +174,7 @@ def test_a_condition_in_a_paused_run_is_evaluated_after_the_resume(world: World)
 
 
 def test_a_task_that_an_output_adds_has_a_condition_too(world: World) -> None:
-    """On what it needs, by its own word or because it was added; on no other."""
+    """On its dependencies, explicit or implied by being added; on no other."""
     world.register("w1", cores=4)
     world.submit(job(task("plan", grows=True, max_attempts=2), task("other"), on_failure=P.FAIL_AFTER_ALL))
     bad = {"tasks": [{"name": "a", "when": "outputs.other > 0"}]}
