@@ -1,4 +1,4 @@
-"""Scenarios and their files: ours can be read, and what is wrong with one is said with its line."""
+"""Scenario files: the built-in ones are valid, and faults are reported with their line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A taste of the simulator for every run of the tests: some seeds, those that once failed, and some planted faults.
+"""A sample of the simulator for every test run: some seeds, those that once failed, and some mutations.
 
 `make sim` runs thousands of seeds, `make sim-faults` takes out every guard. A seed that fails is kept here.
 """
@@ -46,7 +46,7 @@ REGRESSIONS = {
     233: "a P0 waited for room that others were leaving, while a P1 got what was kept for a P2 and was there (I-62)",
     56: "whoever lost its kept room to a P0 waited anew until it had other room, and smaller ones took it all (L-6)",
 }
-"""Seeds that failed once, and what was wrong."""
+"""Seeds that failed once, and the cause."""
 
 
 @pytest.mark.parametrize("seed", range(1001, 1009))
