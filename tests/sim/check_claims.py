@@ -26,14 +26,14 @@ from mainspring.host.loop import Leader
 from mainspring.shard.effects import Answered, Reply
 from mainspring.shard.shard import Shard
 from mainspring.shard.workers.claim_events import BeatClaimed, ClaimAct, ClaimWork, EndClaimed, StartClaimed
+from mainspring.shard.workers.claims import NO_HEARTBEAT
+from mainspring.shard.workers.liveness import NOT_STARTED_IN_TIME
 from mainspring.store.ports.store import Term
 from tests.sim.clocks import StoreClock
 from tests.sim.findings import Findings
 from tests.sim.model import Ever, Model
 
 S = TaskState
-_SAID_NOTHING = "said nothing of it for"
-_NOT_IN_TIME = "did not start it in time"
 _DRIFT = 0.95
 _SLACK = 10.0
 """Tolerance in shard time when a leader is checked."""
@@ -140,9 +140,9 @@ class ClaimCheck:
         why = {step.task_id: step.because for step in batch.transitions if step.start in (S.ASSIGNED, S.RUNNING)}
         for attempt in batch.attempts:
             because = why.get(attempt.task_id, "")
-            if attempt.end is AttemptEnd.LOST and _SAID_NOTHING in (attempt.error or ""):
+            if attempt.end is AttemptEnd.LOST and NO_HEARTBEAT in (attempt.error or ""):
                 self._check_loss(term, attempt.id, attempt.error or "")
-            elif attempt.end is AttemptEnd.RETURNED and _NOT_IN_TIME in because:
+            elif attempt.end is AttemptEnd.RETURNED and NOT_STARTED_IN_TIME in because:
                 nonce, since, least = self._held.get(attempt.id, (0, 0.0, 0.0))
                 least = min(least, self._silence)  # A memory that is loaded anew gives it the time of a silence.
                 if nonce != term.nonce:

@@ -16,6 +16,7 @@ import msgspec
 
 from mainspring.core.lifecycle.states import FINAL
 from mainspring.core.model.alerts import OUTBOX_KIND, Alert, AlertKind
+from mainspring.core.model.audit_entry import AuditEntry
 from mainspring.core.model.batch import Batch
 from mainspring.core.model.job import JobSpec
 from mainspring.core.model.run import Run
@@ -27,7 +28,6 @@ from tests.sim.model import Ever, Model
 KNOWN_SECONDS = 3.0
 """Tasks with an expected duration of at least this count as known."""
 _KINDS = (AlertKind.RUN_AT_RISK, AlertKind.RUN_LATE)
-_ESCALATED = "escalated from "
 _TURNS_KEPT = 500
 _WAITED = timedelta(seconds=6)
 _LOOKED = (timedelta(seconds=1.9), timedelta(seconds=0.3))
@@ -63,13 +63,17 @@ class DeadlineCheck:
                 if not alert.resolved:
                     told[alert.kind][str(alert.details["run"])] = alert
         at_risk = told[AlertKind.RUN_AT_RISK]
+        audit = {entry.id: entry for entry in batch.audit}
         for run in batch.runs:
-            self._check_run(model, run, at_risk.pop(run.id, None), made)
+            escalation = audit.get(f"escalation_{run.id}_{run.generation}")
+            self._check_run(model, run, at_risk.pop(run.id, None), escalation, made)
         self._require("PLC-11", not at_risk, f"told of {list(at_risk)}, and their rows don't say it")
         for run_id, alert in told[AlertKind.RUN_LATE].items():
             self._check_late(model, run_id, alert, made)
 
-    def _check_run(self, model: Model, run: Run, alert: Alert | None, made: Made | None) -> None:
+    def _check_run(
+        self, model: Model, run: Run, alert: Alert | None, escalation: AuditEntry | None, made: Made | None
+    ) -> None:
         was, spec = model.runs.get(run.id), model.job_of(run.id).spec
         if run.paused or run.held or run.cancelled_by or run.failed_task or run.timed_out:
             self._rested.add(run.id)
@@ -79,8 +83,7 @@ class DeadlineCheck:
         self._require("PLC-11", kept, f"{run} was to be over by {was.finish_by}")
         found = run.at_risk_at is not None and run.at_risk_at != was.at_risk_at
         self._require("PLC-11", found is (alert is not None), f"{run} is at risk, and {alert} was told")
-        escalated = run.because.startswith(_ESCALATED) and run.because != was.because
-        self._require("PLC-11", found or not escalated, f"{run} was escalated, and is not at risk")
+        self._require("PLC-11", found or escalation is None, f"{run} was escalated, but is not at risk")
         if alert is None:
             return
         name = f"{run.id}:{run.generation}"
@@ -88,12 +91,12 @@ class DeadlineCheck:
         self._told[name] = self._ever.restores
         self._require("PLC-11", not again, f"{run.id} is told to be at risk once more")
         self._require("PLC-11", not (was.paused and run.paused), f"{run.id} rests, and is told to be at risk")
-        if escalated and made is not None:
-            self._check_escalation(run, spec, made)
+        if escalation is not None and made is not None:
+            self._check_escalation(run, spec, escalation, made)
 
-    def _check_escalation(self, run: Run, spec: JobSpec, made: Made) -> None:
-        words = run.because.removeprefix(_ESCALATED).split(":")[0].split(" ")
-        before, after = Priority[words[0]], Priority[words[2]]
+    def _check_escalation(self, run: Run, spec: JobSpec, entry: AuditEntry, made: Made) -> None:
+        before = Priority[msgspec.json.decode(entry.before or "{}")["priority"]]
+        after = Priority[msgspec.json.decode(entry.after or "{}")["priority"]]
         one_step = spec.escalate and bool(made.tuning.escalate_at_risk) and after == before - 1
         self._require("PLC-11", one_step, f"{run.id}: {run.because}")
         at = run.at_risk_at

@@ -19,7 +19,7 @@ from mainspring.core.model.job import JobRow, JobSpec, compile_job
 from mainspring.core.model.run import Run
 from mainspring.core.model.schedule_rows import Docket, Ruling
 from mainspring.core.model.settings import USUAL
-from mainspring.core.model.task import AttemptEnd, StopKind
+from mainspring.core.model.task import StopKind
 from mainspring.core.model.worker import Worker, WorkerStatus
 from mainspring.core.schedules.time_zones import EPOCH
 from mainspring.host.loop import MARGIN, Leader
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from tests.sim.worker import SimWorker
     from tests.sim.world import World
 
-_SILENT = "was silent for"
 _MADE_KEPT = 100
 """Batches decided and not written: many hold no row, and some are never written."""
 _DRIFT = 0.95
@@ -355,14 +354,7 @@ class Checker:
     def _check_losses(self, term: Term, batch: Batch) -> None:
         """No worker is lost that was heard, or before a new leader could hear it (I-15, I-16, I-42)."""
         now = self._world.loop.now
-        silent = {
-            attempt.worker_id
-            for attempt in batch.attempts
-            if attempt.end is AttemptEnd.LOST and attempt.error is not None and _SILENT in attempt.error
-        }
-        for step in batch.transitions:
-            if _SILENT in step.because:
-                silent.add(step.because.partition(" ")[0])
+        silent = {row.id for row in batch.workers if row.status == WorkerStatus.LOST}
         for worker in sorted(silent):
             since = self._heard.get((term.nonce, worker), 0.0)
             began = self.ever.led_since[term.nonce]

@@ -47,6 +47,8 @@ MOST_OF_ONE = 100
 """Open per worker at a time."""
 UNSAID = Resources(cpu_millis=4_000, memory_bytes=16 * 1024**3, disk_bytes=256 * 1024**3)
 """Resources assumed per claim of a worker that does not report any."""
+NO_HEARTBEAT = "no heartbeat from"
+"""The message of a loss by silence begins with this."""
 _NOT_HELD = "the attempt has ended, or belongs to another worker"
 
 
@@ -163,7 +165,7 @@ def _silence_due(turn: Turn, timer: TimerDue) -> None:
     if quiet < most:
         _look_again(memory, task, most - quiet)
     else:
-        because = f"no heartbeat from {task.worker_id} for {quiet:.0f} s"
+        because = f"{NO_HEARTBEAT} {task.worker_id} for {quiet:.0f} s"
         reports.lose(turn, task, because=because, worker_lost=True)
 
 

@@ -40,6 +40,9 @@ from mainspring.shard.state.memory import ShardMemory
 from mainspring.shard.turn import Turn
 from mainspring.shard.workers import reports
 
+NOT_STARTED_IN_TIME = "did not start it in time"
+"""Why the work of a claim is queued again."""
+
 
 def register(turn: Turn, event: WorkerRegistered) -> None:
     """Open a session of a worker: reconcile the attempts that it holds with those in the rows."""
@@ -197,7 +200,7 @@ def receipt_due(turn: Turn, timer: TimerDue) -> None:
     if lease is None or lease.received:
         return
     worker = turn.memory.workers[lease.worker_id]
-    failing = "did not acknowledge it" if worker.wants is None else "did not start it in time"
+    failing = "did not acknowledge it" if worker.wants is None else NOT_STARTED_IN_TIME
     for attempt, task in list(lease.members.items()):
         if task.state is TaskState.ASSIGNED:
             reports.give_back(turn, task, because=f"{worker.id} {failing}")
