@@ -184,9 +184,9 @@ def _check_asides(memory: ShardMemory) -> None:
     """Only QUEUED tasks are blocked, and their description is right."""
     aside = {task.id for run in memory.runs.values() for task in run.tasks if memory.asides.has(task)}
     queued = {task.id for run in memory.runs.values() for task in run.tasks if task.state is TaskState.QUEUED}
-    assert aside <= queued, f"{aside - queued} are set aside, and not QUEUED"
+    assert aside <= queued, f"{aside - queued} are blocked, but not QUEUED"
     counted = sum(line.length for line in memory.asides.lines()) + len(memory.asides.returning)
-    assert counted == len(aside), f"{counted} are set aside, and only {len(aside)} are tasks of runs"
+    assert counted == len(aside), f"{counted} are counted as blocked, but {len(aside)} tasks are"
     assert bool(memory.asides) is bool(aside)
 
 

@@ -132,7 +132,7 @@ def test_an_equal_priority_is_reported_as_unchanged(world: World) -> None:
 
     answered = world.act(ChangePriority, priority=P1)
 
-    assert (answered.reply, answered.detail) == (Reply.ALREADY, "the run has P1")
+    assert (answered.reply, answered.detail) == (Reply.ALREADY, "the run already has priority P1")
     assert not world.batches[-1].rows()
 
 

@@ -334,7 +334,7 @@ class Checker:
             return
         if aside:
             unknown = attempt not in self.model.ended or self.ever.restores
-            self._require("I-54", unknown, f"{attempt} was put aside, and is known")
+            self._require("I-54", unknown, f"{attempt} was discarded, but is known")
         else:
             safe = attempt in self.ever.ended or attempt in self.ever.late or attempt in self.ever.rejected
             self._require("I-50", safe, f"{worker} forgot the result of {attempt}, which nobody has")

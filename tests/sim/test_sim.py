@@ -37,7 +37,7 @@ REGRESSIONS = {
     59: "a fan-out that waited for another one of its run, which was paced, made the leader spin (L-5); "
     "a P0 waited for room of its own while a P1 got some that was kept for a P2 (I-62)",
     197: "a leader that was stopping met a batch that the store refuses, and did not hand over",
-    57: "the end of a run came late, after a failover had given its window to another: the schedule was set aside",
+    57: "the end of a run came late, after a failover had given its window to another: the schedule was suspended",
     491: "a resume that met too long a list was ended in the middle of a visit, and counted one too many (SPREAD)",
     975: "the second watch gave a worker up that came back while the batch before was being written (I-16)",
     549: "room that went over to an older task of its line did not stand in that task's row (PLC-6)",

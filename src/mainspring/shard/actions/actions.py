@@ -260,7 +260,7 @@ def change_priority(turn: Turn, act: ChangePriority) -> None:
     if run is None:
         return
     if run.run.priority is act.priority:
-        turn.answer(act, Reply.ALREADY, f"the run has {act.priority.name}")
+        turn.answer(act, Reply.ALREADY, f"the run already has priority {act.priority.name}")
         return
     detail = action_targets.change_of(run.run.priority, act.priority)
     bulk_operations.prioritise(turn, run, act.priority, by=act.by, why=act.why or f"{detail}, by {act.by}")
