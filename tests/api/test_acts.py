@@ -23,7 +23,7 @@ async def test_a_run_is_paused_resumed_and_cancelled(office: Office) -> None:
         ended = read(await caller.get(path), RunView)
 
     assert (paused.changed, then.paused) == (True, True)
-    assert (again.changed, again.detail) == (False, "the run is paused")
+    assert again.changed is False
     assert (resumed.changed, cancelled.changed) == (True, True)
     assert (ended.cancelled_by, ended.because) == ("token:a-test", WHY["why"])
 
@@ -42,7 +42,7 @@ async def test_a_task_is_cancelled_and_retried(office: Office) -> None:
         retried = read(await caller.post(f"{path}/retry", json=WHY), Done)
         again = read(await caller.get(path), TaskView)
 
-    assert "only one that is over can be retried" in problem(too_early, 409)["detail"]
+    assert "the task is RUNNING" in problem(too_early, 409)["detail"]
     assert problem(not_quarantined, 409)["code"] == "conflict"
     assert too_late.changed is False
     assert (retried.changed, again.generation) == (True, 2)

@@ -1,1 +1,1 @@
-"""Tests of the fleet simulation."""
+"""Tests of the capacity simulator."""

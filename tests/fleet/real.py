@@ -1,4 +1,4 @@
-"""The load of a scenario on the real engine: host, store, links and the duties of workers. Only processes are played.
+"""The load of a scenario on the real engine: host, store, links, worker state machines. Only processes are simulated.
 
 It is counted as a simulation is, so that the two reports can be compared.
 """
@@ -31,11 +31,11 @@ from mainspring.simulation.virtual_worker import PlayedWorker
 from mainspring.store.ports.store import Store
 
 LEASE = timedelta(days=365)
-"""Nobody else leads here, however far a virtual clock jumps."""
+"""No other host competes for the lease, however far a virtual clock jumps."""
 
 
 async def play_real(scenario: Scenario, seed: int, store: Store, clock: Clock) -> PoolMeasures:
-    """What becomes of the only pool of a scenario. Nothing of it may fail, or be under way before."""
+    """Run the only pool of a scenario on the real engine. It has no failures, and no standing load."""
     async with _leading(scenario, store, clock) as leader:
         playing = [asyncio.create_task(worker.serve(leader)) for worker in _workers(scenario, clock)]
         cores = sum(worker.offer.cpu_millis for worker in workers_of(scenario, 0))

@@ -1,4 +1,4 @@
-"""A fleet that is small enough to be played for real, and too small for its load: what waits, waits for room."""
+"""A pool small enough to run on the real engine, and too small for its load: waiting tasks wait for capacity."""
 
 from __future__ import annotations
 
@@ -33,5 +33,5 @@ def small() -> Scenario:
 
 
 def report_of(scenario: Scenario, pools: list[PoolMeasures]) -> Report:
-    """The report without what this machine took."""
+    """The report without the timing of this machine."""
     return make_report(scenario, pools, seed=1, scale=1.0, version="test", with_timing=False)

@@ -1,4 +1,4 @@
-"""The simulation against the real engine with the same load: host, store, links and duties, on a virtual clock."""
+"""The simulator against the real engine with the same load: host, store, links, state machines, on a virtual clock."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.fleet.small import report_of, small
 
 SEED = 2
 CLOSE = 0.05
-"""A twentieth: the two look at the clock at other moments."""
+"""A twentieth: the two sample at different times."""
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_a_small_fleet_does_what_the_real_engine_does(loop: VirtualLoop) -> None
     assert simulated.preemptions == pytest.approx(real.preemptions, abs=2)
     assert _slowest_first(simulated) == _slowest_first(real)
     assert _share_errors(simulated) == pytest.approx(_share_errors(real), abs=CLOSE)
-    assert max(map(abs, _share_errors(real).values())) > CLOSE  # shares were not what weights give
+    assert max(map(abs, _share_errors(real).values())) > CLOSE  # shares did not follow weights
     assert max(row.delays.p95_seconds for row in real.priorities) > 1  # it was a load that had to wait
 
 
@@ -55,7 +55,7 @@ def _delays(report: Report) -> list[float]:
 
 
 def _share_errors(report: Report) -> dict[str, float]:
-    """Of each tenant, all of which had to wait, what it had against what its weight gives it; and of all together."""
+    """Deviation of each tenant's usage from its weight while all had to wait; and of all together."""
     assert report.fairness is not None
     errors = {row.tenant: row.share_error for row in report.tenants if row.share_error is not None}
     assert len(errors) == report.fairness.tenants == 3

@@ -1,4 +1,4 @@
-"""The HTML file: whole in itself, and readable for those who see nothing of the drawings."""
+"""The HTML report: self-contained, and accessible without the plots."""
 
 from __future__ import annotations
 

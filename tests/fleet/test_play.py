@@ -1,4 +1,4 @@
-"""Pools that are played: the same seed gives the same, and what is to happen happens."""
+"""Simulated pools: the same seed gives the same result, and planned events happen."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ loads: [{job: usual, per_second: 20}, {job: bulk, runs: 41, at: 1s, within: 1s}]
 
 
 def played(scenario: Scenario, seed: int = 1) -> Report:
-    """The report of a scenario, played here."""
+    """Simulate a scenario; return its report."""
     pools = [play_pool(scenario, pool, seed, cpu=lambda: 0.0) for pool in range(scenario.workers.pools)]
     return report_of(scenario, pools)
 
@@ -46,7 +46,7 @@ def test_every_task_is_counted_once() -> None:
 
     waiting = sum(row.delays.waiting for row in report.priorities)
     assert report.tasks == report.runs > 100
-    # Each is placed or waits; what failed was placed before, and is placed again or waits for that.
+    # Each is placed or waits; a failed task was placed before, and is placed again or waits for that.
     assert report.tasks <= report.placed + waiting + report.ends["failed"]
     assert report.placed + waiting <= report.tasks + report.ends["failed"]
     assert {row.tenant for row in report.tenants} == {f"tenant-00{number}" for number in range(1, 6)}
@@ -80,7 +80,7 @@ def test_a_lost_zone_loses_what_it_had_and_comes_back() -> None:
     lost = {moment.at_seconds: moment.lost for moment in report.timeline if moment.lost}
 
     assert report.ends["lost"] == sum(lost.values()) > 5
-    assert 12 <= min(lost) <= 14  # nobody is given up at once
+    assert 12 <= min(lost) <= 14  # no worker is lost at once
     assert (cores[0], cores[14], cores[16]) == (48, 24, 48)
 
 
@@ -121,7 +121,7 @@ def test_a_p0_takes_the_room_of_others() -> None:
 
 
 def test_shares_follow_weights_where_everybody_waits() -> None:
-    """Three tenants with the same load, more of it than there is room for: their weights decide."""
+    """Three tenants with the same load, and more of it than capacity: their weights decide."""
     text = TWO_POOLS.replace("count: 5, weights: [1, 3]", "count: 3, weights: [1, 2, 4]").replace(
         "pools: 2", "pools: 1"
     )
@@ -146,7 +146,7 @@ def test_lengths_have_the_quantiles_that_were_asked_for() -> None:
     assert drawn[18_000] == pytest.approx(60, rel=0.1)
     assert spans.percentile(50) == pytest.approx(drawn[10_000], rel=0.03)
     assert sum(drawn) / len(drawn) == pytest.approx(lengths.mean, rel=0.1)
-    assert lengths.left(0.5, 0.5) > lengths.mean  # what is found under way is mostly what takes long
+    assert lengths.left(0.5, 0.5) > lengths.mean  # standing tasks are mostly long ones
 
 
 def test_nothing_is_lost_when_measures_travel() -> None:

@@ -1,4 +1,4 @@
-"""Scenarios and their files: ours can be read, and what is wrong with one is said with its line."""
+"""Scenario files: the built-in ones are valid, and faults are reported with their line."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def test_a_file_is_read(tmp_path: Path) -> None:
         ("count: 10", "count: 0", 3, "`count` must be at least 1"),
         ("lasts: 10s", "lasts: soon", 2, "`lasts` must be a length of time"),
         ("priority: P1", "priority: P7", 6, "`priority` must be one of P0, P1, P2"),
-        ("p50: 2s", "p50: 9s", 6, "must not fall"),
-        ("job: usual", "job: usaul", 8, "there is no job usaul"),
-        ("per_second: 5", "runs: 5, per_second: 5", 8, "must have one of per_second and runs"),
+        ("p50: 2s", "p50: 9s", 6, "must not decrease"),
+        ("job: usual", "job: usaul", 8, "unknown job usaul"),
+        ("per_second: 5", "runs: 5, per_second: 5", 8, "must have either per_second or runs"),
         ("{zone: 1,", "{zone: 3,", 10, "`zone` must be at most 2"),
         ("pools: 2", "pools: 5", 3, "`pools` must be at most 4"),
         ("lasts: 10s\n", "", 1, "missing required field `lasts`"),
@@ -76,7 +76,7 @@ def test_what_is_wrong_is_said_with_its_line(before: str, after: str, line: int,
 
 
 def test_so_much_that_it_would_take_days_is_refused() -> None:
-    with pytest.raises(InvalidFile, match="at most 200,000,000 are played"):
+    with pytest.raises(InvalidFile, match="limit 200,000,000"):
         read_scenario("mine.yaml", GOOD.replace("lasts: 10s", "lasts: 1d").replace("per_second: 5", "per_second: 5000"))
 
 

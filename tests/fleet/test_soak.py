@@ -1,4 +1,4 @@
-"""Midnight at 50,000 workers, as `make soak` plays it, and a part of it in CI."""
+"""Midnight at 50,000 workers: run by `make soak`, and in part by CI."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mainspring.simulation.capacity.scenario_file import find_scenario
 
 SEED = 1
 _OF_A_PART = 0.2
-"""A soak that is not whole plays so much less of the fleet: at 0.1 one pool of 1,000 workers, under half a minute."""
+"""A partial soak scales the pool down: at 0.1 one pool of 1,000 workers, under half a minute."""
 
 
 @pytest.mark.soak

@@ -187,6 +187,10 @@ async def test_executed_actions_are_audited_once_and_refused_ones_are_not(hall: 
     told = hall.rows("SELECT id, before, after FROM audit_unsealed ORDER BY id")
     assert told == [
         ("req_1", '{"state":"PENDING","priority":"P1"}', '{"reply":"done","detail":"from P1 to P0"}'),
-        ("req_2", '{"state":"PENDING","priority":"P0"}', '{"reply":"already","detail":"the run has P0"}'),
+        (
+            "req_2",
+            '{"state":"PENDING","priority":"P0"}',
+            '{"reply":"already","detail":"the run already has priority P0"}',
+        ),
     ]
     assert hall.rows("SELECT priority, adopted_at FROM runs") == [(0, None)]

@@ -1,4 +1,4 @@
-"""Workers that speak plain HTTP, in a played world: what they ask for, and what they are answered."""
+"""HTTP workers in a virtual world: their calls, and the replies."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def beat(
 def end(
     world: World, attempt: str, outcome: Outcome = Outcome.SUCCEEDED, *, name: str = NAME, is_late: bool = False
 ) -> Answered:
-    """An attempt is over."""
+    """Report the end of an attempt."""
     ticket = next(_tickets)
     world.settle(
         EndClaimed(worker=name, by="t", ticket=ticket, attempt=attempt, outcome=outcome, output="1", is_late=is_late)
@@ -73,7 +73,7 @@ def end(
 
 
 def running(world: World, *, name: str = NAME) -> str:
-    """An attempt that a worker has claimed and started."""
+    """A claimed and started attempt."""
     (attempt,) = claim(world, name=name)
     start(world, attempt, name=name)
     return attempt

@@ -1,4 +1,4 @@
-"""The world that shard tests are played in: whatever a test did, every invariant holds when it is over."""
+"""The virtual world of shard tests: at the end of each test, every invariant is checked."""
 
 from __future__ import annotations
 

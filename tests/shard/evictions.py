@@ -1,4 +1,4 @@
-"""Short words for stories in which somebody has to make room."""
+"""Helpers for preemption tests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ P0, P1, P2 = Priority
 
 
 def given(world: World, name: str, priority: Priority, **fields: Any) -> Run:
-    """A run of one task of a tenant of that name, adopted."""
+    """Adopt a run of one task of a tenant of that name."""
     return world.submit(job(task(name, **fields)), tenant=f"of_{name}", priority=priority)
 
 
@@ -26,26 +26,26 @@ def tune(world: World, **settings: float) -> None:
 
 
 def running(world: World, name: str, priority: Priority, **fields: Any) -> Run:
-    """A run of one task that has started somewhere."""
+    """Start a run of one task on any worker."""
     run = given(world, name, priority, **fields)
     world.start(name)
     return run
 
 
 def asked_to_go(world: World) -> set[str]:
-    """The tasks that have been asked to make room."""
+    """Tasks that were asked to stop by preemption."""
     return {
         one.name for one in world.ledger.tasks.values() if one.stop is not None and one.stop.kind is StopKind.PREEMPT
     }
 
 
 def room(world: World, name: str) -> Reservation | None:
-    """The room that is kept for a task."""
+    """The reservation of a task."""
     return world.task(name).reserved
 
 
 def full_of_p2(world: World) -> None:
-    """A worker of one core that a P2 has, and a P0 that wants it."""
+    """A worker of one core that runs a P2, and a P0 that wants it."""
     world.register("w1")
     running(world, "low", P2)
     world.advance(1, heard=["w1"])

@@ -1,4 +1,4 @@
-"""The graph of a run as its rows have it, worked out anew and slowly: what needs what, and who belongs to a fan-out."""
+"""The graph of a run, recomputed slowly from its rows: dependencies, and members of fan-outs."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Family:
             self._grow()
 
     def spec(self, task: Task) -> TaskSpec | None:
-        """What a task is; None if the output that added it is gone."""
+        """The definition of a task; None if the output that added it is gone."""
         return self._spec_at(self._origin(task))
 
     def needs(self, task: Task) -> list[tuple[list[Task], int, str | None]]:
-        """For each task that it needs: all tasks that this one stands for, how many there must be, the condition."""
+        """For each upstream: its tasks, their expected number, and the edge condition."""
         found: list[tuple[list[Task], int, str | None]] = []
         for name, when in self._needs_of(self._origin(task)):
             head = self._head(name)
@@ -35,7 +35,7 @@ class Family:
         return found
 
     def members(self, head: Task) -> tuple[list[Task], int]:
-        """The tasks that a task stands for, in order, and how many there must be."""
+        """The tasks of a fan-out in order, and their expected number."""
         if head.birth is None or not self._is_template(head.position) or head.birth.replaced:
             return [head], 1
         generation = head.birth.generation
@@ -47,7 +47,7 @@ class Family:
         return sorted([head, *others], key=lambda one: one.birth.index if one.birth else 0), head.birth.total
 
     def is_replaced(self, task: Task) -> bool:
-        """Whether its maker has been started again since."""
+        """Whether its creator was restarted since."""
         if task.birth is None or task.birth.parent == task.position:
             return task.birth is not None and task.birth.replaced
         maker = self.tasks[task.birth.parent]

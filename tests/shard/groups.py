@@ -1,4 +1,4 @@
-"""Work that counts by a group, and a store that grants what a shard wants of its limit."""
+"""Work that counts against groups, and a store that grants shares and rates."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def counted(*names: str, **fields: Any) -> JobSpec:
 
 
 def grant(world: World, granted: int | None = None) -> None:
-    """The store answers what the shard has asked for: as much as it wants, or what is said."""
+    """Grant what the shard has requested, or the given amount."""
     wishes, world.wishes[:] = list(world.wishes), []
     for wish in wishes:
         assert isinstance(wish, TakeShare)
@@ -38,7 +38,7 @@ def grant(world: World, granted: int | None = None) -> None:
 
 
 def allow(world: World, amount: int, *, more_in: float | None = None) -> None:
-    """The store answers what the shard has asked of a rate."""
+    """Grant what the shard has requested of a rate."""
     (wish,) = world.wishes
     assert isinstance(wish, TakeAllowance)
     world.wishes.clear()
@@ -57,7 +57,7 @@ def used(world: World) -> int:
 
 
 def answer_wishes(world: World, most: int) -> None:
-    """The store grants so many of each limit, as if other pools had the rest."""
+    """Grant so much of each limit, as if other pools had the rest."""
     wishes, world.wishes = world.wishes, []
     for wish in wishes:
         if isinstance(wish, TakeShare):

@@ -37,7 +37,7 @@ def check(memory: ShardMemory, ledger: Ledger) -> None:
 
 
 def _check_holds(memory: ShardMemory, ledger: Ledger) -> None:
-    """WRK-9: who is held is so in the rows and in memory, whether or not the worker is here."""
+    """WRK-9: cordons are the same in the rows and in memory, for connected and other workers."""
     assert memory.held == {row.id: row for row in ledger.workers.values() if row.hold}
     for worker in memory.workers.values():
         row = memory.held.get(worker.id)
@@ -45,7 +45,7 @@ def _check_holds(memory: ShardMemory, ledger: Ledger) -> None:
 
 
 def _check_counts(run: RunMemory) -> None:
-    """STA-5, I-44: what a run counts is so, and its state follows from it."""
+    """STA-5, I-44: the counts of a run are right, and its state follows from them."""
     family = Family(run.job, run.tasks)
     replaced = {task.id for task in run.tasks if task.birth is not None and task.birth.replaced}
     states = Counter(task.state for task in run.tasks if task.state not in FINAL or task.id not in replaced)
@@ -60,7 +60,7 @@ def _check_counts(run: RunMemory) -> None:
 
 
 def _not_heard_of(run: RunMemory, family: Family, task: Task) -> int:
-    """Upstreams that are open, or over and have not told this child yet. A fan-out is over with its last task."""
+    """Upstream tasks that are open, or have not notified this child yet. A fan-out ends with its last member."""
     waiting = 0
     for parent in run.parents(task.position):
         told = run.ripples.get(parent)
@@ -75,7 +75,7 @@ def _not_heard_of(run: RunMemory, family: Family, task: Task) -> int:
 
 
 def _check_growth(run: RunMemory) -> None:
-    """DAG-2, DAG-5: places are in order, ids are used once, a fan-out has as many tasks as its list has items."""
+    """DAG-2, DAG-5: positions are in order, ids are unique, a fan-out has as many tasks as items."""
     assert [task.position for task in run.tasks] == list(range(len(run.tasks)))
     assert len({task.id for task in run.tasks}) == len(run.tasks)
     if run.growth is None:
@@ -99,7 +99,7 @@ def _check_growth(run: RunMemory) -> None:
 
 
 def _check_rows(run: RunMemory, ledger: Ledger) -> None:
-    """What is in memory is what is stored."""
+    """Memory and rows are the same."""
     assert run.run == ledger.runs[run.run.id]
     assert run.tasks == ledger.tasks_of(run.run.id)
     stored = {(spread.kind, spread.parent): spread for spread in ledger.spreads.values() if spread.run_id == run.run.id}
@@ -109,7 +109,7 @@ def _check_rows(run: RunMemory, ledger: Ledger) -> None:
 
 
 def _check_leases(memory: ShardMemory) -> None:
-    """I-10, I-12: a worker's task has one attempt, which is a member of one lease, and nothing else is."""
+    """I-10, I-12: each task that a worker holds has one attempt, which is a member of one lease."""
     held = {
         task.attempt_id: task for run in memory.runs.values() for task in run.tasks if task.state in HELD_BY_A_WORKER
     }
@@ -148,7 +148,7 @@ def _check_use(memory: ShardMemory) -> None:
 
 
 def _check_rooms(memory: ShardMemory) -> None:
-    """PLC-6: what is kept on workers is what the rows of tasks that wait say, and each has one room."""
+    """PLC-6: reservations on workers are those in the rows of queued tasks, one per task."""
     waiting = {task.id: task for run in memory.runs.values() for task in run.tasks if task.reserved is not None}
     for task in waiting.values():
         assert task.state is TaskState.QUEUED, f"{task} is not QUEUED, and has room kept"
@@ -181,17 +181,17 @@ def _check_rooms(memory: ShardMemory) -> None:
 
 
 def _check_asides(memory: ShardMemory) -> None:
-    """Only what is QUEUED is set aside, and what is told of it is so."""
+    """Only QUEUED tasks are blocked, and their description is right."""
     aside = {task.id for run in memory.runs.values() for task in run.tasks if memory.asides.has(task)}
     queued = {task.id for run in memory.runs.values() for task in run.tasks if task.state is TaskState.QUEUED}
-    assert aside <= queued, f"{aside - queued} are set aside, and not QUEUED"
+    assert aside <= queued, f"{aside - queued} are blocked, but not QUEUED"
     counted = sum(line.length for line in memory.asides.lines()) + len(memory.asides.returning)
-    assert counted == len(aside), f"{counted} are set aside, and only {len(aside)} are tasks of runs"
+    assert counted == len(aside), f"{counted} are counted as blocked, but {len(aside)} tasks are"
     assert bool(memory.asides) is bool(aside)
 
 
 def _check_groups(memory: ShardMemory) -> None:
-    """PLC-12: what counts by a limit is what has a room, and the runs that are in: as the rows say."""
+    """PLC-12: usage of limits is that of leases and admitted runs, according to the rows."""
     counted: Counter[str] = Counter()
     for lease in memory.leases.values():
         counted.update(lease.shape.groups)
@@ -206,7 +206,7 @@ def _check_groups(memory: ShardMemory) -> None:
 
 
 def _check_queues(memory: ShardMemory) -> None:
-    """A tenant's depth and what it has in memory are what they are counted from."""
+    """Depths and counts of a tenant are those of its tasks."""
     depth: Counter[tuple[Priority, str]] = Counter()
     in_memory: Counter[tuple[Priority, str]] = Counter()
     for run in memory.runs.values():

@@ -21,14 +21,14 @@ def cores(n: float) -> Resources:
 def task(
     name: str, *needs: str, when: dict[str, str] | None = None, only_if: str | None = None, **fields: Any
 ) -> TaskSpec:
-    """A task that needs others, under conditions if any are given by upstream, or as its own; one core unless said."""
+    """A task with dependencies, edge conditions by upstream, or a condition of its own; one core by default."""
     edges = tuple(Edge(upstream, (when or {}).get(upstream)) for upstream in needs)
     fields.setdefault("resources", ONE_CORE)
     return TaskSpec(name=name, needs=edges, when=only_if, **fields)
 
 
 def short(name: str, *needs: str, **fields: Any) -> TaskSpec:
-    """A task that usually takes 10 ms, so that ten of them may travel in the room of one."""
+    """A task that usually takes 10 ms, so that ten of them may share one lease."""
     fields.setdefault("expected_seconds", 0.01)
     return task(name, *needs, **fields)
 

@@ -157,7 +157,7 @@ class Ledger:
         return RunRows(run=copy(run), job=job, tasks=tasks, spreads=spreads, checkpoints=checkpoints)
 
     def look_up(self, wanted: LookUpAttempt | LookUpRun) -> Event:
-        """An event about what was not in memory, with what the rows say, as the host hands it over again."""
+        """An event about something not in memory, with its rows, as the host delivers it again."""
         if isinstance(wanted, LookUpRun):
             return msgspec.structs.replace(wanted.event, rows=self.rows_of(wanted.event.run_id))
         recorded = self.find_attempt(wanted.event.attempt)
@@ -217,7 +217,7 @@ class Ledger:
             assert task.attempt_id not in self.attempts, f"{task.attempt_id} is over, and current"
 
     def _check_starts(self, batch: Batch) -> None:
-        """I-40: at the commit that makes an attempt, everything upstream is over and lets the task start."""
+        """I-40: when an attempt is created, everything upstream has ended and allows it."""
         families: dict[str, Family] = {}
         for transition in batch.transitions:
             if transition.end is not TaskState.ASSIGNED:

@@ -1,4 +1,4 @@
-"""What one turn must not do, whatever the rules are: start what may not start, or more than may."""
+"""Limits of one turn, under any rules: nothing forbidden starts, and nothing beyond a limit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def note(memory: ShardMemory) -> Before:
 
 
 def check(memory: ShardMemory, before: Before, now: datetime) -> None:
-    """Nothing that has started since was frozen, forbidden, or beyond a limit."""
+    """Check that nothing started since was frozen, forbidden, or beyond a limit."""
     for limit, group in memory.rules.groups.items():
         most = min(group.most, memory.groups.shares.get(limit, 0))
         used = memory.groups.use.get(limit, 0)

@@ -37,7 +37,7 @@ _NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 
 class Kind(NamedTuple):
-    """Jobs that are alike."""
+    """A kind of job."""
 
     job: Job
     tenant: str
@@ -46,7 +46,7 @@ class Kind(NamedTuple):
 
 
 class MixedLoad:
-    """A shard, its workers, and work that comes and goes."""
+    """A shard, its workers, and changing work."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class MixedLoad:
         self.starts: dict[str, datetime] = {}
         """By task: when it was placed, the last time."""
         self.first_starts: dict[str, datetime] = {}
-        """And the first time, or since somebody has forgotten it here."""
+        """Time of the first start, or since it was cleared."""
         self.where: dict[str, str] = {}
         """And on which worker."""
         self.victims: dict[str, str | None] = {}
@@ -121,14 +121,14 @@ class MixedLoad:
         self.turn()
 
     def stand_still(self, seconds: float) -> None:
-        """Let so much time pass in which nothing comes, starts or ends but what the shard decides."""
+        """Advance the clock while nothing arrives, starts or ends except by the shard."""
         later, self._later = self._later, []
         self.advance(seconds)
         for entry in later:
             heapq.heappush(self._later, entry)
 
     def advance_until(self, task_ids: Iterable[str], most_seconds: float) -> None:
-        """Let time pass until all of these have started, or so much of it is over."""
+        """Advance the clock until all of these have started, up to a limit."""
         until = self.now + timedelta(seconds=most_seconds)
         left = set(task_ids)
         while left and self._step(until):
@@ -173,7 +173,7 @@ class MixedLoad:
         if self._per_second:
             self._at(self.random.expovariate(self._per_second), happened.Audited())
 
-    # those around the shard
+    # surroundings of the shard
 
     def _carry_out(self, effect: object) -> None:
         match effect:

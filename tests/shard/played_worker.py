@@ -1,4 +1,4 @@
-"""A worker of a played world: nothing but what it was told and has in hands."""
+"""A virtual worker: the messages that it got, and the attempts that it holds."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from mainspring.protocol.wire import Answer, Assign, Offer, ToWorker
 
 
 class PlayedWorker:
-    """What the world knows of a worker: its session, and what it was told and has in hands."""
+    """State of a virtual worker: its session, messages and attempts."""
 
     def __init__(self, name: str, offer: Offer, labels: dict[str, str], zone: str) -> None:
         self.name = name
@@ -23,7 +23,7 @@ class PlayedWorker:
         return f"{self.name}:{self.sessions}"
 
     def hear(self, message: ToWorker) -> None:
-        """Keep what was said, and what it means for what the worker has in hands."""
+        """Record a message, and apply it to the attempts."""
         self.told.append(message)
         if isinstance(message, Assign):
             self.holds += [one.attempt for one in message.group]

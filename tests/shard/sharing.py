@@ -1,4 +1,4 @@
-"""Short words for what people decide about who may use what."""
+"""Helpers for sharing rules."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def rules(*rows: QuotaRow | GroupRow | FreezeRow | Policy | PoolRow) -> SharingR
 
 
 def quota(tenant: str, *, guaranteed: float = 0, burst: float | None = None, **fields: Any) -> QuotaRow:
-    """A tenant's quota, in cores: what it is guaranteed, and what it may have beyond."""
+    """A tenant's quota in cores: its guarantee, and its burst."""
     most = Ceiling() if burst is None else Ceiling(cpu_millis=int(burst * 1000))
     given = Quota(guaranteed=cores(guaranteed), burst=most, **fields)
     return QuotaRow(tenant=tenant, pool="", quota=given, raised=None, version=1, updated_at=_THEN, updated_by="ann")
@@ -68,7 +68,7 @@ def pool(labels: str = "{}", zones: tuple[str, ...] = ()) -> PoolRow:
 
 
 def policy(label: str, requires: str) -> Policy:
-    """Jobs with a label run only where the pool has others."""
+    """A policy: jobs with a label run only in other pools."""
     return Policy(
         name=f"{label}-stays", label=label, value="", requires=requires, note="", version=1, updated_at=_THEN,
         updated_by="ann",
@@ -87,7 +87,7 @@ def submit(world: World, tenant: str, count: int, priority: Priority, **fields: 
 
 
 def running(world: World, tenant: str, count: int, priority: Priority, **fields: Any) -> Run:
-    """The same, and all that was placed of it has started."""
+    """Submit, and start everything that was placed."""
     run = submit(world, tenant, count, priority, **fields)
     world.start(*[name for name, state in world.states(run).items() if state is TaskState.ASSIGNED])
     return run

@@ -29,23 +29,23 @@ DATABASE_DOWN = '{"class":"transient","type":"ConnectionError","message":"connec
 
 
 class Storm:
-    """A world with many workers, each of which is heard of every second."""
+    """A world with many workers, each with a heartbeat every second."""
 
     def __init__(self, world: World, *, workers: int, cores: float) -> None:
         self.world = world
         self.names = [f"w{number}" for number in range(workers)]
         self.retries: Counter[int] = Counter()
-        """How many retries became ready, by second."""
+        """Retries that became ready, by second."""
         for name in self.names:
             world.register(name, cores=cores)
 
     def submit(self, spec: JobSpec, *, runs: int, tenants: int = 1) -> None:
-        """So many runs of a job arrive at once, from so many tenants."""
+        """Submit runs of a job at once, for several tenants."""
         made = [self.world.put_in_intake(spec, tenant=f"tenant{number % tenants}") for number in range(runs)]
         self.world.settle(*(self.world.arrival(run) for run in made))
 
     def seconds(self, seconds: int, ends: Ending) -> None:
-        """Let time pass; what the workers hold at the beginning of each second ends in it."""
+        """Advance the clock; what workers hold at the begin of a second ends in it."""
         for _ in range(seconds):
             self.world.now += timedelta(seconds=1)
             beats = [self.world.say(happened.WorkerBeat, name) for name in self.names]
@@ -69,7 +69,7 @@ class Storm:
         return sum(task.state is state for task in self.world.ledger.tasks.values())
 
     def alerts(self, kind: AlertKind) -> list[Alert]:
-        """What people were told, in order."""
+        """All alerts, in order."""
         found = (
             msgspec.json.decode(row.payload, type=Alert) for row in self.world.ledger.outbox if row.kind == "alert"
         )

@@ -1,4 +1,4 @@
-"""A run comes into the shard: its tasks are made, in one batch or in many, and decided as they are made."""
+"""Adoption of a run: its tasks are created in one batch or many, and decided as they are created."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.shard.world import World
 S = TaskState
 
 
-def test_a_small_run_is_made_whole_in_one_batch(world: World) -> None:
+def test_a_small_run_is_created_in_one_batch(world: World) -> None:
     """No spread is needed for a few tasks."""
     run = world.put_in_intake(chain("a", "b", "c"))
 
@@ -30,7 +30,7 @@ def test_a_small_run_is_made_whole_in_one_batch(world: World) -> None:
     assert world.states(run) == {"a": S.QUEUED, "b": S.PENDING, "c": S.PENDING}
 
 
-def test_an_adopted_run_is_running_and_says_since_when(world: World) -> None:
+def test_an_adopted_run_is_running_and_has_adopted_at(world: World) -> None:
     """STA-5: PENDING until adopted, RUNNING while some task is open."""
     run = world.put_in_intake(chain("a"))
     assert world.run(run).state is RunState.PENDING
@@ -68,8 +68,8 @@ def test_a_large_run_is_spread_over_several_batches(world: World) -> None:
     assert world.batches[-1].spreads[-1].done == 100
 
 
-def test_a_run_just_over_the_limit_fits_one_batch_and_leaves_no_spread(world: World) -> None:
-    """A spread that is over in the batch that opened it needs no row."""
+def test_a_run_just_over_the_limit_fits_one_batch_without_a_bulk_operation(world: World) -> None:
+    """A bulk operation that ends in its first batch needs no row."""
     run = world.put_in_intake(wide(SMALL_RUN + 1))
 
     batch = world.turn(world.arrival(run))
@@ -79,8 +79,8 @@ def test_a_run_just_over_the_limit_fits_one_batch_and_leaves_no_spread(world: Wo
     assert len(world.ledger.tasks) == SMALL_RUN + 1
 
 
-def test_a_task_made_after_its_upstreams_ended_is_decided_at_once(world: World) -> None:
-    """DAG-1: `late` is made when `first` is long over."""
+def test_a_task_created_after_its_upstreams_ended_is_decided_at_once(world: World) -> None:
+    """DAG-1: `late` is created long after `first` has ended."""
     world.register("w1")
     tasks = [task("first"), *(task(f"t{n}", "first") for n in range(60)), task("late", "first")]
     run = world.put_in_intake(job(*tasks))
@@ -98,7 +98,7 @@ def test_a_task_made_after_its_upstreams_ended_is_decided_at_once(world: World) 
     assert world.path("late") == [S.PENDING, S.QUEUED]
 
 
-def test_tasks_made_under_a_cancel_are_made_cancelled(world: World) -> None:
+def test_tasks_created_during_a_cancel_are_cancelled(world: World) -> None:
     """Their story begins and ends in one batch: nothing of a cancelled run is ever queued."""
     run = world.put_in_intake(wide(100))
     with world.rows_per_turn(30):
@@ -113,8 +113,8 @@ def test_tasks_made_under_a_cancel_are_made_cancelled(world: World) -> None:
     assert world.run(run).state is RunState.CANCELLED
 
 
-def test_tasks_made_after_a_failure_under_fail_fast_are_made_cancelled_and_name_the_cause(world: World) -> None:
-    """DAG-3: what is made late knows why it never starts, so that a retry reopens it."""
+def test_tasks_created_after_a_fail_fast_failure_are_cancelled_with_the_cause(world: World) -> None:
+    """DAG-3: a task created late knows why it never starts, so that a retry reopens it."""
     world.register("w1")
     run = world.put_in_intake(wide(100, max_attempts=1))
     with world.rows_per_turn(30):
@@ -131,8 +131,8 @@ def test_tasks_made_after_a_failure_under_fail_fast_are_made_cancelled_and_name_
     assert world.run(run).state is RunState.FAILED
 
 
-def test_a_task_made_under_fail_fast_does_not_wait_for_an_upstream_that_still_runs(world: World) -> None:
-    """DAG-3: it will never start, whatever becomes of the upstream."""
+def test_a_task_created_under_fail_fast_does_not_wait_for_a_running_upstream(world: World) -> None:
+    """DAG-3: it will never start, whatever the upstream does."""
     world.register("w1", cores=2)
     run = world.put_in_intake(
         job(task("a", max_attempts=1), task("b"), *(task(f"x{n}") for n in range(60)), task("late", "b"))
@@ -151,7 +151,7 @@ def test_a_task_made_under_fail_fast_does_not_wait_for_an_upstream_that_still_ru
 
 
 def test_a_failure_under_fail_after_all_does_not_stop_the_adoption(world: World) -> None:
-    """DAG-3: other branches are made and go on."""
+    """DAG-3: other branches are created and continue."""
     world.register("w1")
     run = world.put_in_intake(wide(60, on_failure=FailurePolicy.FAIL_AFTER_ALL, max_attempts=1))
     with world.rows_per_turn(30):
@@ -166,8 +166,8 @@ def test_a_failure_under_fail_after_all_does_not_stop_the_adoption(world: World)
     assert len(world.states(run)) == 60
 
 
-def test_a_run_with_an_open_spread_is_not_over_though_all_made_tasks_are(world: World) -> None:
-    """STA-5: the tasks that are still to be made count."""
+def test_a_run_with_an_open_bulk_operation_is_not_final(world: World) -> None:
+    """STA-5: tasks that are not created yet count."""
     world.register("w1")
     run = world.put_in_intake(wide(40))
     with world.rows_per_turn(4):
@@ -200,16 +200,16 @@ def test_a_paused_run_is_adopted_and_starts_nothing(world: World) -> None:
 
 @pytest.mark.parametrize("kind", [happened.CancelTask, happened.ClearTask])
 def test_a_run_in_intake_has_no_tasks_to_act_on(world: World, kind: type[happened.Act]) -> None:
-    """The tasks are not made yet: whoever asks is told so."""
+    """The tasks are not created yet: the reply says so."""
     run = world.put_in_intake(chain("a"))
 
     answer = world.act(kind, run, task="a")
 
     assert answer.reply is Reply.REFUSED
-    assert "has not begun" in answer.detail
+    assert "no tasks yet" in answer.detail
 
 
-def test_a_run_that_is_cancelled_in_intake_is_adopted_for_it(world: World) -> None:
+def test_a_run_cancelled_in_intake_is_adopted_first(world: World) -> None:
     """Its tasks have a story too, and no worker ever sees them."""
     world.register("w1")
     run = world.put_in_intake(wide(3))
@@ -222,8 +222,8 @@ def test_a_run_that_is_cancelled_in_intake_is_adopted_for_it(world: World) -> No
 
 
 @pytest.mark.parametrize("turns", [0, 1])
-def test_an_arrival_that_a_pause_has_overtaken_does_not_undo_it(world: World, turns: int) -> None:
-    """Intake handed the run over as it was before; it comes in the turn of the act, or in the next one."""
+def test_an_arrival_after_a_pause_does_not_undo_it(world: World, turns: int) -> None:
+    """Intake delivered the run as it was before, in the turn of the action or in the next one."""
     world.register("w1")
     run = world.put_in_intake(chain("a"))
     arrival = world.arrival(run)
@@ -238,8 +238,8 @@ def test_an_arrival_that_a_pause_has_overtaken_does_not_undo_it(world: World, tu
 
 
 @pytest.mark.parametrize("turns", [0, 1])
-def test_an_arrival_that_a_cancel_has_overtaken_does_not_adopt_the_run_again(world: World, turns: int) -> None:
-    """The run is over, and stays so."""
+def test_an_arrival_after_a_cancel_does_not_adopt_the_run_again(world: World, turns: int) -> None:
+    """The run is final, and stays so."""
     run = world.put_in_intake(chain("a"))
     arrival = world.arrival(run)
     world.turn(world.asked(happened.CancelRun, run))
@@ -266,7 +266,7 @@ def test_a_run_that_was_paused_and_resumed_in_intake_starts_when_it_arrives(worl
 
 
 def test_a_run_has_its_whole_limit_from_its_adoption_on(world: World) -> None:
-    """The time it waited in intake does not count."""
+    """The time in intake does not count."""
     run = world.put_in_intake(job(task("a"), timeout_seconds=60))
     world.now += timedelta(days=1)
     world.settle(world.arrival(run))

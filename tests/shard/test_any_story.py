@@ -94,7 +94,7 @@ def specs(draw: st.DrawFn) -> Any:
 
 
 class Story(RuleBasedStateMachine):
-    """A shard, three workers, a few runs, and people who change their minds."""
+    """A shard, three workers, a few runs, and random actions."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -325,7 +325,7 @@ class Story(RuleBasedStateMachine):
         )
 
     def speaks_for(self, one: Task) -> bool:
-        """Whether the worker that holds a task can be heard."""
+        """Whether the worker that holds a task is connected."""
         return one.state in HELD_BY_A_WORKER and not self.world.workers[str(one.worker_id)].closed
 
     def report(self, one: Task, kind: int) -> happened.Event:

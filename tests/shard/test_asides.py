@@ -1,4 +1,4 @@
-"""What is set aside: who comes back first, and that nothing is kept of what has left."""
+"""Blocked tasks: release order, and no leftovers."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def a_task(run: str, number: int = 0, *, priority: Priority = P1, minute: int = 
 
 
 def back(asides: Asides, most: int = 100) -> list[str]:
-    """Who goes back to its line now."""
+    """Tasks that return to their queues now."""
     return [aside.task.id for aside in asides.returned(most)]
 
 
-def test_runs_come_back_by_priority_and_then_by_age_each_with_all_its_tasks() -> None:
+def test_runs_are_released_by_priority_and_age_with_all_their_tasks() -> None:
     asides = Asides()
     asides.put("db", "full", a_task("young", minute=2), SHAPE)
     for number in range(2):
@@ -43,7 +43,7 @@ def test_runs_come_back_by_priority_and_then_by_age_each_with_all_its_tasks() ->
     assert not asides
 
 
-def test_what_has_left_is_not_called_back() -> None:
+def test_a_discarded_task_is_not_released() -> None:
     asides = Asides()
     gone, still = a_task("run", 0), a_task("run", 1)
     for task in (gone, still):
@@ -73,7 +73,7 @@ def test_a_run_whose_priority_was_raised_comes_first() -> None:
     assert sorted(back(asides)) == ["raised.0", "raised.1"]
 
 
-def test_a_task_waits_for_one_thing_at_a_time_and_comes_back_a_part_at_a_time() -> None:
+def test_a_task_is_blocked_on_one_subject_and_released_tasks_return_in_parts() -> None:
     asides = Asides()
     tasks = [a_task("run", number) for number in range(3)]
     for task in tasks:

@@ -1,4 +1,4 @@
-"""A sweep finds tasks that nothing will ever move on, says so, and repairs them (STA-7, I-45)."""
+"""A check finds tasks that nothing will move on, reports them, and repairs them (STA-7, I-45)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.shard.world import World
 S = TaskState
 
 
-def test_nothing_is_found_where_nothing_is_wrong(world: World) -> None:
+def test_a_healthy_shard_has_no_findings(world: World) -> None:
     """One task in each state that is not final."""
     world.register("w1", cores=2)
     world.submit(job(task("a"), task("b"), task("c"), task("d", "a")))
@@ -29,7 +29,7 @@ def test_a_queued_task_in_no_queue_is_found_and_queued_again(world: World) -> No
     world.submit(chain("a"))
     memory = world.shard.memory
     lost = memory.queues.take(Priority.P1, "acme", memory.shape(world.task("a")), 1)
-    assert [fault for _, fault in unexplained(memory, memory.runs[lost[0].run_id])] == ["it is QUEUED, and in no queue"]
+    assert [task.id for task, _ in unexplained(memory, memory.runs[lost[0].run_id])] == [lost[0].id]
 
     batch = world.turn(happened.Audited())
 
@@ -40,7 +40,7 @@ def test_a_queued_task_in_no_queue_is_found_and_queued_again(world: World) -> No
 
 
 def test_a_wrong_counter_is_found_and_counted_again(world: World) -> None:
-    """I-41: `waiting` says two, and one upstream is open."""
+    """I-41: `waiting` is two, but one upstream is open."""
     run = world.submit(chain("a", "b"))
     in_memory = world.shard.memory.runs[run.id]
     in_memory.waiting[1] = 2
@@ -62,11 +62,11 @@ def test_a_task_that_no_lease_holds_is_found(world: World) -> None:
     found = unexplained(memory, memory.runs[run.id])
 
     lease.members[attempt] = held
-    assert [fault for _, fault in found] == ["it is RUNNING, and no lease holds it"]
+    assert [task.id for task, _ in found] == [held.id]
 
 
-def test_a_look_is_bounded_and_goes_round(world: World) -> None:
-    """So many runs at a time, and the broken one is found in the second look."""
+def test_a_check_is_bounded_and_cycles_through_all_runs(world: World) -> None:
+    """A number of runs at a time; the broken one is found by the second check."""
     for n in range(RUNS_PER_LOOK + 5):
         world.submit(chain(f"a{n}", f"b{n}"))
     last = list(world.shard.memory.runs.values())[-1]

@@ -1,4 +1,4 @@
-"""A run that is to be over by a time: who is told, and when; whom it overtakes (PLC-11)."""
+"""Deadlines of runs: alerts, and escalation (PLC-11)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ THEN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def told(world: World, run: Run | None = None) -> list[tuple[AlertKind, bool]]:
-    """What people were told of deadlines, and whether it was over; twice under one name is once."""
+    """Deadline alerts, and whether they were resolved; one per id."""
     rows = {row.id: row for row in world.ledger.outbox if row.kind == OUTBOX_KIND}
     alerts = [msgspec.json.decode(row.payload, type=Alert) for row in rows.values()]
     mine = [alert for alert in alerts if run is None or alert.details.get("run") == run.id]
@@ -35,7 +35,7 @@ def told(world: World, run: Run | None = None) -> list[tuple[AlertKind, bool]]:
 
 
 def summary(world: World, kind: AlertKind) -> str:
-    """What the first alert of a kind says."""
+    """Summary of the first alert of a kind."""
     alerts = [msgspec.json.decode(row.payload, type=Alert) for row in world.ledger.outbox if row.kind == OUTBOX_KIND]
     return next(alert.summary for alert in alerts if alert.kind is kind)
 
@@ -44,7 +44,7 @@ AT_RISK, LATE = AlertKind.RUN_AT_RISK, AlertKind.RUN_LATE
 
 
 def promised(seconds: float, *, usual: float | None = 60.0, **fields: Any) -> JobSpec:
-    """A job of two tasks, one after the other, that usually take so long each."""
+    """A job of two tasks in sequence with these usual durations."""
     return job(
         task("a", expected_seconds=usual), task("b", "a", expected_seconds=usual), finish_within_seconds=seconds,
         **fields,
@@ -56,8 +56,8 @@ def granted(tenant: str, until: datetime | None = None) -> SharingRules:
     return SharingRules(grants={tenant: P0Grant(tenant=tenant, by="ann", why="", since=THEN, until=until)})
 
 
-def test_a_run_is_at_risk_when_it_can_wait_no_longer_and_late_when_its_time_is_over(world: World) -> None:
-    """Nothing has room for it: two tasks of 60 s are to be over in 300 s, so the first has to start within 180 s."""
+def test_a_run_is_at_risk_without_slack_and_late_after_its_deadline(world: World) -> None:
+    """There is no capacity: two tasks of 60 s with a deadline in 300 s, so the first has to start within 180 s."""
     run = world.submit(promised(300.0), priority=P1)
     assert run.finish_by == THEN + timedelta(seconds=300)
 
@@ -69,7 +69,7 @@ def test_a_run_is_at_risk_when_it_can_wait_no_longer_and_late_when_its_time_is_o
     assert world.run().at_risk_at == THEN + timedelta(seconds=181)
     assert summary(world, AT_RISK) == (
         "job is at risk: it is to be over by 2026-01-01T00:05:00Z, in 1m 59s, and what is left usually takes 2m 00s; "
-        "it stays P1: acme has no grant for P0"
+        "priority stays P1: acme has no P0 grant"
     )
 
     world.advance(118)
@@ -80,7 +80,7 @@ def test_a_run_is_at_risk_when_it_can_wait_no_longer_and_late_when_its_time_is_o
     assert len(told(world)) == 2
 
 
-def test_whoever_was_told_hears_when_it_is_over(world: World) -> None:
+def test_alerts_are_resolved_when_the_run_ends(world: World) -> None:
     run = world.submit(promised(100.0))
     assert told(world) == [(AT_RISK, False)]
     world.register("w1")
@@ -90,7 +90,7 @@ def test_whoever_was_told_hears_when_it_is_over(world: World) -> None:
     assert world.run(run).at_risk_at is not None
 
 
-def test_of_one_that_ends_late_both_are_over(world: World) -> None:
+def test_both_alerts_of_a_late_run_are_resolved_when_it_ends(world: World) -> None:
     world.submit(promised(130.0))
     world.advance(131)
     world.register("w1")
@@ -99,7 +99,7 @@ def test_of_one_that_ends_late_both_are_over(world: World) -> None:
     assert told(world) == [(AT_RISK, False), (LATE, False), (AT_RISK, True), (LATE, True)]
 
 
-def test_nobody_is_told_of_one_that_ends_in_time(world: World) -> None:
+def test_a_run_that_ends_on_time_raises_no_alert(world: World) -> None:
     world.submit(promised(1_000.0))
     world.register("w1")
     world.run_through("a")
@@ -108,7 +108,7 @@ def test_nobody_is_told_of_one_that_ends_in_time(world: World) -> None:
     assert told(world) == []
 
 
-def test_what_has_been_done_is_not_left(world: World) -> None:
+def test_finished_tasks_do_not_count_as_remaining(world: World) -> None:
     """With `a` done there is time until 240 s."""
     world.register("w1")
     world.submit(promised(300.0))
@@ -122,7 +122,7 @@ def test_what_has_been_done_is_not_left(world: World) -> None:
     assert told(world) == [(AT_RISK, False)]
 
 
-def test_a_task_that_takes_long_is_told_of_before_the_run_is_late(world: World) -> None:
+def test_a_long_running_task_raises_an_alert_before_the_run_is_late(world: World) -> None:
     """It takes 60 s and not 300: then a tenth more of that is expected of it."""
     world.register("w1")
     world.submit(job(task("a", expected_seconds=60.0), finish_within_seconds=300.0))
@@ -133,8 +133,8 @@ def test_a_task_that_takes_long_is_told_of_before_the_run_is_late(world: World) 
     assert told(world) == [(AT_RISK, False)]
 
 
-def test_durations_that_were_learnt_meanwhile_count(world: World) -> None:
-    """Nothing is known of `a` when the run comes; then another run of it takes 200 s."""
+def test_durations_learned_in_the_meantime_count(world: World) -> None:
+    """Nothing is known of `a` when the run arrives; then another run of it takes 200 s."""
     world.register("w1")
     other = world.submit(job(task("a")))
     world.start("a")
@@ -149,13 +149,13 @@ def test_durations_that_were_learnt_meanwhile_count(world: World) -> None:
 
 
 def outlook(world: World, run: Run) -> float | None:
-    """What is left of a run."""
+    """The forecast of a run."""
     found = outlook_of(world.shard.memory, world.shard.memory.runs[run.id], world.now)
     assert found is not None
     return found.left_seconds
 
 
-def test_nothing_is_said_of_what_nobody_knows_until_it_is_late(world: World) -> None:
+def test_unknown_durations_raise_no_alert_until_the_run_is_late(world: World) -> None:
     world.submit(promised(300.0, usual=None))
     world.advance(299)
     assert told(world) == []
@@ -163,7 +163,7 @@ def test_nothing_is_said_of_what_nobody_knows_until_it_is_late(world: World) -> 
     assert told(world) == [(LATE, False)]
 
 
-def test_whoever_asks_for_a_run_may_say_by_when_it_is_to_be_over(world: World) -> None:
+def test_a_submitted_run_may_have_its_own_deadline(world: World) -> None:
     run = world.put_in_intake(promised(10_000.0))
     run.finish_by = THEN + timedelta(seconds=90)
     world.settle(world.arrival(run))
@@ -171,7 +171,7 @@ def test_whoever_asks_for_a_run_may_say_by_when_it_is_to_be_over(world: World) -
     assert told(world) == [(AT_RISK, False)]
 
 
-def test_a_run_at_risk_is_escalated_one_step_and_says_why(world: World) -> None:
+def test_a_run_at_risk_is_escalated_one_level_with_a_reason(world: World) -> None:
     run = world.submit(promised(100.0), priority=P2)
     assert (world.run(run).priority, world.task("a").priority) == (P1, P1)
     assert world.run(run).because.startswith("escalated from P2 to P1: it is to be over by 2026-01-01T00:01:40Z")
@@ -203,19 +203,19 @@ def test_it_overtakes_what_was_before_it(world: World) -> None:
     ],
     ids=["no grant", "another's", "granted", "no longer", "none is needed", "switched off"],
 )
-def test_p0_only_for_whom_it_is_granted(world: World, rules: SharingRules, tuning: Tuning, became: Priority) -> None:
+def test_escalation_to_p0_needs_a_grant(world: World, rules: SharingRules, tuning: Tuning, became: Priority) -> None:
     world.settle(happened.Retuned(tuning=tuning))
     world.rule(rules)
     assert world.submit(promised(100.0), priority=P1).priority is became
     assert told(world) == [(AT_RISK, False)]
 
 
-def test_a_job_may_say_that_its_runs_are_not_escalated(world: World) -> None:
+def test_a_job_may_disable_escalation(world: World) -> None:
     assert world.submit(promised(100.0, escalate=False), priority=P2).priority is P2
     assert told(world) == [(AT_RISK, False)]
 
 
-def test_one_that_is_paused_is_left_alone(world: World) -> None:
+def test_a_paused_run_is_not_checked(world: World) -> None:
     run = world.submit(promised(300.0), priority=P2)
     world.act(PauseRun)
     world.advance(400)
@@ -225,7 +225,7 @@ def test_one_that_is_paused_is_left_alone(world: World) -> None:
     assert (told(world), world.run(run).priority) == ([(LATE, False)], P2)
 
 
-def test_one_that_is_resumed_in_time_is_watched_again(world: World) -> None:
+def test_a_resumed_run_is_checked_again(world: World) -> None:
     run = world.submit(promised(1_000.0), priority=P2)
     world.act(PauseRun)
     world.advance(900)
@@ -234,7 +234,7 @@ def test_one_that_is_resumed_in_time_is_watched_again(world: World) -> None:
     assert (told(world), world.run(run).priority) == ([(AT_RISK, False)], P1)
 
 
-def test_a_new_leader_tells_nobody_again_and_escalates_nothing_twice(world: World) -> None:
+def test_a_new_leader_repeats_no_alert_and_no_escalation(world: World) -> None:
     world.rule(granted("acme"))
     run = world.submit(promised(100.0), priority=P2)
     for _ in range(3):
@@ -248,7 +248,7 @@ def test_a_new_leader_tells_nobody_again_and_escalates_nothing_twice(world: Worl
     assert told(world) == [(AT_RISK, False), (LATE, False)]
 
 
-def test_a_new_leader_finds_one_at_risk_by_what_was_written_of_durations(world: World) -> None:
+def test_a_new_leader_detects_risk_from_stored_durations(world: World) -> None:
     """`usual` is part of the definition here; what matters is that the timer is there again."""
     world.submit(promised(300.0))
     world.new_leader()
@@ -256,7 +256,7 @@ def test_a_new_leader_finds_one_at_risk_by_what_was_written_of_durations(world: 
     assert told(world) == [(AT_RISK, False)]
 
 
-def test_one_that_is_started_again_is_watched_again(world: World) -> None:
+def test_a_restarted_run_is_checked_again(world: World) -> None:
     world.register("w1")
     run = world.submit(job(task("a", expected_seconds=60.0, max_attempts=1), finish_within_seconds=1_000.0))
     world.start("a")
@@ -270,7 +270,7 @@ def test_one_that_is_started_again_is_watched_again(world: World) -> None:
     assert told(world) == [(AT_RISK, False)]
 
 
-def test_a_large_run_is_looked_at_as_a_whole(world: World) -> None:
+def test_a_large_run_is_forecast_as_a_whole(world: World) -> None:
     spec = msgspec.structs.replace(wide(MOST_LOOKED_AT + 1), finish_within_seconds=300.0)
     world.shard.memory.durations.record("acme", "job", "", 200.0, life=0.0)
     run = world.submit(spec, priority=P2)
@@ -283,8 +283,8 @@ def test_a_run_without_a_deadline_has_no_timer(world: World) -> None:
     assert world.shard.memory.instants.next_due() is None
 
 
-def test_of_many_that_come_up_at_once_a_turn_looks_at_some_and_the_next_ones_at_the_others(world: World) -> None:
-    """All have the same time, and each has as many tasks as are looked at one by one."""
+def test_checks_due_at_once_are_spread_over_turns(world: World) -> None:
+    """All are due at once, and each has as many tasks as are checked one by one."""
     tasks = [task(f"t{number}", expected_seconds=60.0) for number in range(MOST_LOOKED_AT)]
     count = MOST_LOOKS // MOST_LOOKED_AT + 2
     for _ in range(count):

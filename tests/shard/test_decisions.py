@@ -1,4 +1,4 @@
-"""The log of decisions (PLC-8): what was decided and why, sampled, and without a say in what is decided."""
+"""The decision log (PLC-8): decisions with reasons, sampled, without any effect on them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def keep_all(world: World) -> None:
     tune(world, decisions_kept_of_1000=1_000)
 
 
-def test_a_placement_says_who_was_chosen_and_by_what(world: World) -> None:
+def test_a_placement_records_the_worker_and_its_score(world: World) -> None:
     keep_all(world)
     world.register("w1", cores=4)
     world.register("w2", cores=8)
@@ -43,7 +43,7 @@ def test_a_placement_says_who_was_chosen_and_by_what(world: World) -> None:
     assert (one.victims, one.victim_count) == ((), 0)
 
 
-def test_the_score_of_a_worker_that_is_filled_is_higher_than_of_one_that_is_begun(world: World) -> None:
+def test_a_fuller_worker_has_a_higher_score(world: World) -> None:
     keep_all(world)
     world.register("w1", cores=8)
     given(world, "begins", P1, resources=cores(1))
@@ -56,7 +56,7 @@ def test_the_score_of_a_worker_that_is_filled_is_higher_than_of_one_that_is_begu
     assert fills.free == cores(7)
 
 
-def test_tasks_that_share_a_room_are_told_of_together(world: World) -> None:
+def test_tasks_of_one_lease_are_logged_together(world: World) -> None:
     keep_all(world)
     world.submit(job(*(short(f"s{n}") for n in range(20))))
     world.register("w1", cores=1)
@@ -67,7 +67,7 @@ def test_tasks_that_share_a_room_are_told_of_together(world: World) -> None:
     assert {one.free for one in first} == {cores(1)}
 
 
-def test_room_that_was_kept_is_said_to_be(world: World) -> None:
+def test_a_placement_on_a_reservation_is_logged_as_such(world: World) -> None:
     keep_all(world)
     full_of_p2(world)
     world.stop("low")
@@ -77,7 +77,7 @@ def test_room_that_was_kept_is_said_to_be(world: World) -> None:
     assert high.why == "the room that was kept for it there is free by now"
 
 
-def test_a_preemption_is_told_of_whatever_is_kept_with_who_goes_and_why_those(world: World) -> None:
+def test_a_preemption_is_always_logged_with_victims_and_reason(world: World) -> None:
     tune(world, decisions_kept_of_1000=0)
     world.register("w1", cores=2)
     running(world, "old", P2)
@@ -99,14 +99,14 @@ def test_a_preemption_is_told_of_whatever_is_kept_with_who_goes_and_why_those(wo
     )
 
 
-def test_its_sentence_names_nobody_else(world: World) -> None:
+def test_the_reason_of_a_preemption_names_no_other_tenant(world: World) -> None:
     full_of_p2(world)
 
     (one,) = told(world, K.PREEMPTS)
     assert "low" not in one.why
 
 
-def test_a_shape_that_finds_no_room_is_told_of_with_what_each_worker_lacks(world: World) -> None:
+def test_a_shape_without_capacity_is_logged_with_a_reason_per_worker(world: World) -> None:
     world.register("w1", cores=1)
     world.register("w2", cores=4, labels={"arch": "arm"})
     given(world, "waits", P1, resources=cores(2), labels={"arch": "arm"})
@@ -120,8 +120,8 @@ def test_a_shape_that_finds_no_room_is_told_of_with_what_each_worker_lacks(world
     )
 
 
-def test_it_is_told_of_at_most_once_in_ten_seconds(world: World) -> None:
-    """Each time that room comes one of the line has it, and the others find none."""
+def test_a_shape_without_capacity_is_logged_at_most_every_ten_seconds(world: World) -> None:
+    """Each time capacity becomes free one task of the queue gets it, and the others find none."""
     world.register("w1", cores=1)
     world.submit(wide(13))
     for number in range(11):
@@ -131,15 +131,15 @@ def test_it_is_told_of_at_most_once_in_ten_seconds(world: World) -> None:
     assert [one.name for one in told(world, K.NO_ROOM)] == ["t1", "t7", "t12"]
 
 
-def test_without_workers_that_is_said(world: World) -> None:
+def test_a_pool_without_workers_is_logged_as_such(world: World) -> None:
     given(world, "waits", P1)
 
     (one,) = told(world, K.NO_ROOM)
     assert one.why == "no worker has room for 1 core, 1 GiB of memory: there is none"
 
 
-def test_what_is_kept_changes_nothing_of_what_is_decided() -> None:
-    """The same story twice: once all is kept, once nothing is."""
+def test_sampling_does_not_affect_decisions() -> None:
+    """The same scenario twice: with everything logged, and with nothing."""
     stories = []
     for kept in (0, 1_000):
         world = World()
@@ -155,7 +155,7 @@ def test_what_is_kept_changes_nothing_of_what_is_decided() -> None:
     assert stories[0] == stories[1]
 
 
-def test_about_so_many_are_kept_as_the_setting_says(world: World) -> None:
+def test_the_sampling_rate_follows_the_setting(world: World) -> None:
     random = Random(1)
     rooms = [new_id("lease", world.now, random) for _ in range(20_000)]
 

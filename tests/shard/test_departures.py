@@ -1,4 +1,4 @@
-"""Who was here lately and would do may come back: nothing that it offered is said to be never."""
+"""Recent workers may come back: their resources are not reported as never available."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _one_of_two_is_lost(world: World) -> None:
 
 
 @pytest.mark.parametrize("needs", [{"labels": {"gpu": "a100"}}, {"resources": cores(4)}])
-def test_what_a_worker_offered_that_is_gone_is_not_said_to_be_never(world: World, needs: dict[str, Any]) -> None:
+def test_resources_of_a_recent_worker_are_not_reported_as_never_available(world: World, needs: dict[str, Any]) -> None:
     _one_of_two_is_lost(world)
     world.submit(job(task("train", **needs)))
 
@@ -42,14 +42,14 @@ def test_what_a_worker_offered_that_is_gone_is_not_said_to_be_never(world: World
     assert world.task("train").worker_id == "w1"
 
 
-def test_what_a_worker_did_not_offer_is_never_all_the_same(world: World) -> None:
+def test_resources_that_no_recent_worker_had_are_reported_as_never_available(world: World) -> None:
     _one_of_two_is_lost(world)
     world.submit(job(task("train", labels={"gpu": "h100"})))
 
     assert why(world, "train").verdict.endswith("will never start")
 
 
-def test_who_is_gone_for_a_day_is_forgotten(world: World) -> None:
+def test_a_worker_gone_for_a_day_is_forgotten(world: World) -> None:
     _one_of_two_is_lost(world)
     world.submit(job(task("train", labels={"gpu": "a100"})))
     world.now += timedelta(days=1, seconds=1)
@@ -57,7 +57,7 @@ def test_who_is_gone_for_a_day_is_forgotten(world: World) -> None:
     assert why(world, "train").verdict.endswith("will never start")
 
 
-def test_a_worker_that_has_said_goodbye_may_come_back(world: World) -> None:
+def test_a_worker_that_shut_down_may_come_back(world: World) -> None:
     world.register("w1", labels={"gpu": "a100"})
     settled(world, w2=1)
     world.settle(world.say(happened.WorkerGone, "w1"))
@@ -66,7 +66,7 @@ def test_a_worker_that_has_said_goodbye_may_come_back(world: World) -> None:
     assert "w1 offered it until" in why(world, "train").verdict
 
 
-def test_what_is_remembered_outlives_a_reload_within_the_term(world: World) -> None:
+def test_recent_workers_survive_a_reload_within_the_term(world: World) -> None:
     _one_of_two_is_lost(world)
     world.reload()
     world.submit(job(task("train", labels={"gpu": "a100"})))
@@ -74,8 +74,8 @@ def test_what_is_remembered_outlives_a_reload_within_the_term(world: World) -> N
     assert "w1 offered it until" in why(world, "train").verdict
 
 
-def test_a_new_leader_knows_of_those_that_do_not_come_to_it(world: World) -> None:
-    """w1 had nothing in hands: its row alone says that it was there."""
+def test_a_new_leader_remembers_workers_that_do_not_register(world: World) -> None:
+    """w1 held nothing: only its row says that it was there."""
     world.register("w1", labels={"gpu": "a100"})
     settled(world, w2=1)
     row = world.ledger.workers["w1"]
@@ -88,7 +88,7 @@ def test_a_new_leader_knows_of_those_that_do_not_come_to_it(world: World) -> Non
     assert "w1 offered it until" in why(world, "train").verdict
 
 
-def test_a_new_leader_knows_what_a_worker_had_that_does_not_come_to_it(world: World) -> None:
+def test_a_new_leader_knows_the_leases_of_a_worker_that_does_not_register(world: World) -> None:
     """w1 ran it, and was lost with the leader."""
     world.register("w1", labels={"gpu": "a100"})
     settled(world, w2=1)
@@ -102,7 +102,7 @@ def test_a_new_leader_knows_what_a_worker_had_that_does_not_come_to_it(world: Wo
     assert "w1 offered it until" in why(world, "train").verdict
 
 
-def test_no_more_of_those_that_are_gone_are_remembered_than_a_bound(world: World) -> None:
+def test_the_number_of_recent_workers_is_bounded(world: World) -> None:
     departures = Departures()
     for number in range(MOST_REMEMBERED + 1):
         departures.note(Worker(id=f"w{number}", session="s"), world.now)

@@ -28,12 +28,12 @@ from tests.shard.world import World
 
 
 def entry(number: int = 1) -> AuditEntry:
-    """What a request says of itself."""
+    """The audit entry of a request."""
     return AuditEntry(id=f"req_{number}", tenant="acme", actor="ann", source="::1", act="act", object="it")
 
 
 def said(world: World, number: int = 1) -> tuple[Any, Any]:
-    """What the entry of a request says of before and after."""
+    """The states before and after in the entry of a request."""
     found = world.ledger.audit[f"req_{number}"]
     assert found.after is not None
     return msgspec.json.decode(found.before or "null"), msgspec.json.decode(found.after)
@@ -58,7 +58,7 @@ def said(world: World, number: int = 1) -> tuple[Any, Any]:
         ),
     ],
 )
-def test_an_entry_says_what_it_was_and_what_became_of_it(
+def test_an_entry_has_the_state_before_and_the_result(
     world: World, kind: type[Act], fields: dict[str, Any], before: Any, after: Any
 ) -> None:
     world.register("w1")
@@ -70,16 +70,16 @@ def test_an_entry_says_what_it_was_and_what_became_of_it(
     assert said(world) == (before, after)
 
 
-def test_what_was_so_before_has_an_entry_too(world: World) -> None:
+def test_a_redundant_action_has_an_entry(world: World) -> None:
     world.submit(chain("a"))
     world.act(PauseRun)
 
     world.act(PauseRun, audit=entry())
 
-    assert said(world) == ({"state": "PAUSED"}, {"reply": "already", "detail": "the run is paused"})
+    assert said(world) == ({"state": "PAUSED"}, {"reply": "already", "detail": "the run is already paused"})
 
 
-def test_what_is_refused_or_not_found_has_none(world: World) -> None:
+def test_a_refused_or_unknown_action_has_no_entry(world: World) -> None:
     world.submit(chain("a"))
 
     assert world.act(KillTask, task="a", audit=entry(1)).reply is Reply.REFUSED
@@ -89,8 +89,8 @@ def test_what_is_refused_or_not_found_has_none(world: World) -> None:
     assert world.ledger.audit == {}
 
 
-def test_an_act_that_is_looked_up_first_has_one(world: World) -> None:
-    """Of a run that waits in intake, and of one that is over."""
+def test_an_action_with_looked_up_rows_has_an_entry(world: World) -> None:
+    """For a run in intake, and a final one."""
     world.register("w1")
     waiting = world.put_in_intake(chain("a"))
     world.act(PauseRun, waiting, audit=entry(1))
@@ -104,7 +104,7 @@ def test_an_act_that_is_looked_up_first_has_one(world: World) -> None:
     assert list(world.ledger.audit) == ["req_1", "req_2"]
 
 
-def test_an_act_that_is_given_again_after_a_reload_has_one(world: World) -> None:
+def test_an_action_repeated_after_a_reload_has_one_entry(world: World) -> None:
     """What the host does if a batch was refused: nothing of it was written."""
     world.submit(chain("a"))
     event = world.asked(PauseRun, audit=entry())
@@ -116,7 +116,7 @@ def test_an_act_that_is_given_again_after_a_reload_has_one(world: World) -> None
     assert list(world.ledger.audit) == ["req_1"]
 
 
-def test_an_act_that_can_not_be_taken_has_none(world: World) -> None:
+def test_a_rejected_action_has_no_entry(world: World) -> None:
     world.submit(chain("a"))
 
     batch = world.reject(world.asked(PauseRun, audit=entry()), "bad")
@@ -125,7 +125,7 @@ def test_an_act_that_can_not_be_taken_has_none(world: World) -> None:
 
 
 @pytest.mark.parametrize("kind", [CordonWorker])
-def test_acts_on_workers_have_one(world: World, kind: type[WorkerAct]) -> None:
+def test_actions_on_workers_have_an_entry(world: World, kind: type[WorkerAct]) -> None:
     world.register("w1")
 
     world.settle(kind(worker="w1", by="ann", audit=entry(1)), kind(worker="w1", by="ann", audit=entry(2)))

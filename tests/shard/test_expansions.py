@@ -42,7 +42,7 @@ def test_new_tasks_run_after_what_they_need(world: World) -> None:
     assert world.run().state is RunState.SUCCEEDED
 
 
-def test_a_task_that_waits_can_be_given_further_needs(world: World) -> None:
+def test_a_waiting_task_can_get_more_dependencies(world: World) -> None:
     given_grower(world)
     world.succeed("plan", output=adds({"name": "a"}, edges=[{"task": "report", "needs": ["a"]}]))
     assert world.task("report").state is S.PENDING
@@ -93,7 +93,7 @@ def test_an_output_may_add_nothing(world: World, output: str | None) -> None:
         (adds(*({"name": f"t{number}"} for number in range(4))), "3 more are allowed"),
     ],
 )
-def test_a_bad_expansion_fails_its_task_and_nothing_is_kept(world: World, output: str, why: str) -> None:
+def test_an_invalid_expansion_fails_its_task_and_is_dropped(world: World, output: str, why: str) -> None:
     given_grower(world, on_failure=FailurePolicy.FAIL_AFTER_ALL, max_fan_out=3)
     world.succeed("plan", output=output)
     row = world.task("plan")
@@ -103,7 +103,7 @@ def test_a_bad_expansion_fails_its_task_and_nothing_is_kept(world: World, output
     assert world.run().task_count == 2
 
 
-def test_a_task_that_has_been_freed_can_not_be_given_needs(world: World) -> None:
+def test_a_ready_task_can_not_get_more_dependencies(world: World) -> None:
     world.register("w1", cores=8)
     world.submit(job(task("plan", grows=True), task("other"), on_failure=FailurePolicy.FAIL_AFTER_ALL))
     world.succeed("plan", output=adds({"name": "a"}, edges=[{"task": "other", "needs": ["a"]}]))
@@ -111,7 +111,7 @@ def test_a_task_that_has_been_freed_can_not_be_given_needs(world: World) -> None
 
 
 @pytest.mark.parametrize("turns", [0, 1, 3])
-def test_a_new_leader_in_the_middle_makes_the_rest(world: World, turns: int) -> None:
+def test_a_new_leader_creates_the_remaining_tasks(world: World, turns: int) -> None:
     given_grower(world)
     names = [f"t{number}" for number in range(20)]
     chain = [
@@ -134,7 +134,7 @@ def test_a_new_leader_in_the_middle_makes_the_rest(world: World, turns: int) -> 
     assert world.run().state is RunState.SUCCEEDED
 
 
-def test_a_retry_of_what_added_tasks_replaces_them(world: World) -> None:
+def test_a_retry_of_the_creator_replaces_its_tasks(world: World) -> None:
     given_grower(world)
     world.succeed("plan", output=adds({"name": "a"}, {"name": "b"}, edges=[{"task": "report", "needs": ["b"]}]))
     world.start("b")
@@ -149,7 +149,7 @@ def test_a_retry_of_what_added_tasks_replaces_them(world: World) -> None:
     assert world.run().state is RunState.SUCCEEDED
 
 
-def test_a_failure_of_what_was_added_counts(world: World) -> None:
+def test_a_failure_of_an_added_task_counts(world: World) -> None:
     given_grower(world)
     world.succeed("plan", output=adds({"name": "a", "max_attempts": 1}))
     world.fail("a")

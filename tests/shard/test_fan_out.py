@@ -1,4 +1,4 @@
-"""A task for each item of a list, and what waits for all of them (DAG-2)."""
+"""Fan-out: a task for each item of a list, and tasks that wait for all of them (DAG-2)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from mainspring.core.model.alerts import OUTBOX_KIND, Alert, AlertKind
 from mainspring.core.model.job import JobSpec, OnSkip
 from mainspring.core.model.run import FailurePolicy, RunState
-from mainspring.core.model.task import TaskState
+from mainspring.core.model.task import TaskState, Trail
 from mainspring.protocol.wire import Assign, Assignment, Outcome
 from mainspring.shard import events as happened
 from mainspring.shard.effects import Reply
@@ -19,7 +19,7 @@ S = TaskState
 
 
 def fan_out(**fields: object) -> JobSpec:
-    """`list` gives a list, `fetch` is done for each item, `report` waits for all."""
+    """`list` returns a list, `fetch` runs for each item, `report` waits for all."""
     return job(
         task("list"),
         task("fetch", "list", for_each="outputs.list.files", max_attempts=1),
@@ -29,7 +29,7 @@ def fan_out(**fields: object) -> JobSpec:
 
 
 def given_fan_out(world: World, items: list[object], *, cores: int = 8, **fields: object) -> None:
-    """A run whose list has been given."""
+    """A run whose list is known."""
     world.register("w1", cores=cores)
     world.submit(fan_out(**fields))
     world.start("list")
@@ -37,13 +37,13 @@ def given_fan_out(world: World, items: list[object], *, cores: int = 8, **fields
 
 
 def assignment(world: World, name: str) -> Assignment:
-    """What the worker was told of a task last."""
+    """The latest assignment of a task."""
     row = world.task(name)
     sent = [one for message in world.said_to("w1", Assign) for one in message.group]  # type: ignore[union-attr]
     return [one for one in sent if one.task == row.id][-1]
 
 
-def test_there_is_a_task_for_each_item_which_knows_its_item_and_place(world: World) -> None:
+def test_each_item_gets_a_task_with_its_item_and_index(world: World) -> None:
     given_fan_out(world, ["a.csv", {"x": 1}, 3])
     rows = world.members("fetch")
     assert [row.state for row in rows] == [S.ASSIGNED] * 3
@@ -55,7 +55,7 @@ def test_there_is_a_task_for_each_item_which_knows_its_item_and_place(world: Wor
     assert world.run().task_count == 5
 
 
-def test_what_needs_it_waits_for_all_and_gets_the_outputs_in_order(world: World) -> None:
+def test_a_fan_in_waits_for_all_members_and_gets_outputs_in_order(world: World) -> None:
     given_fan_out(world, ["a", "b", "c"])
     for number in (2, 0):
         world.succeed(f"fetch[{number}]", output=f'"{number}"')
@@ -67,13 +67,13 @@ def test_what_needs_it_waits_for_all_and_gets_the_outputs_in_order(world: World)
     assert world.run().state is RunState.SUCCEEDED
 
 
-def test_an_empty_list_skips_it_and_what_needs_it(world: World) -> None:
+def test_an_empty_list_skips_the_task_and_its_descendants(world: World) -> None:
     given_fan_out(world, [])
     assert world.states() == {"list": S.SUCCEEDED, "fetch": S.SKIPPED, "report": S.SKIPPED}
-    assert world.task("fetch").because == "nothing to do: the list is empty"
+    assert "list is empty" in world.task("fetch").because
 
 
-def test_what_runs_after_skips_runs_after_an_empty_list(world: World) -> None:
+def test_a_task_that_runs_after_skips_runs_after_an_empty_list(world: World) -> None:
     world.register("w1")
     world.submit(
         job(task("fetch", for_each="params.files"), task("report", "fetch", on_skip=OnSkip.RUN)), params='{"files":[]}'
@@ -93,7 +93,7 @@ def test_what_runs_after_skips_runs_after_an_empty_list(world: World) -> None:
         (None, "`list` is no object"),
     ],
 )  # fmt: skip
-def test_what_is_no_list_fails_it_for_good(world: World, output: str | None, why: str) -> None:
+def test_a_value_that_is_not_a_list_fails_the_task(world: World, output: str | None, why: str) -> None:
     world.register("w1")
     world.submit(fan_out())
     world.succeed("list", output=output)
@@ -104,7 +104,7 @@ def test_what_is_no_list_fails_it_for_good(world: World, output: str | None, why
     assert world.run().state is RunState.FAILED
 
 
-def test_a_number_is_as_many_items(world: World) -> None:
+def test_a_number_gives_that_many_items(world: World) -> None:
     world.register("w1", cores=4)
     world.submit(job(task("part", for_each="params.parts", label="part {{ partition }}")), params='{"parts": 3}')
     assert [row.birth.label for row in world.members("part") if row.birth] == ["part 0", "part 1", "part 2"]
@@ -125,7 +125,7 @@ def test_a_failure_of_one_under_fail_fast_ends_the_others(world: World) -> None:
     assert world.run().state is RunState.FAILED
 
 
-def test_under_skip_failed_the_fan_in_hears_which_failed(world: World) -> None:
+def test_under_skip_failed_the_fan_in_gets_the_failed_members(world: World) -> None:
     given_fan_out(world, ["a", "b"], on_failure=FailurePolicy.SKIP_FAILED)
     world.succeed("fetch[0]", output="1")
     world.fail("fetch[1]")
@@ -161,7 +161,7 @@ def test_a_fan_out_over_a_fan_out(world: World) -> None:
 
 
 @pytest.mark.parametrize("turns", [1, 2, 3, 5])
-def test_a_new_leader_in_the_middle_makes_exactly_as_many(world: World, turns: int) -> None:
+def test_a_new_leader_creates_exactly_the_remaining_members(world: World, turns: int) -> None:
     world.register("w1", cores=2)
     world.submit(fan_out())
     with world.rows_per_turn(8):
@@ -207,7 +207,7 @@ def test_the_first_of_many_is_retried_alone(world: World) -> None:
     assert world.run().state is RunState.SUCCEEDED
 
 
-def test_a_retry_of_what_gave_the_list_makes_the_tasks_anew(world: World) -> None:
+def test_a_retry_of_the_list_source_rebuilds_the_fan_out(world: World) -> None:
     given_fan_out(world, ["a", "b", "c"], cores=3)
     world.succeed("fetch[0]")
     world.start("fetch[1]")
@@ -225,7 +225,7 @@ def test_a_retry_of_what_gave_the_list_makes_the_tasks_anew(world: World) -> Non
     assert [world.task(one).birth.replaced for one in old] == [True] * 2  # type: ignore[union-attr]
 
 
-def test_the_first_of_many_that_runs_is_stopped_before_the_list_is_made_anew(world: World) -> None:
+def test_a_running_first_member_is_stopped_before_the_list_is_rebuilt(world: World) -> None:
     given_fan_out(world, ["a", "b"], cores=3)
     world.start("fetch[0]")
     world.act(happened.ReopenTask, task="list")
@@ -240,7 +240,7 @@ def test_the_first_of_many_that_runs_is_stopped_before_the_list_is_made_anew(wor
     assert world.run().state is RunState.SUCCEEDED
 
 
-def test_a_list_that_failed_is_made_anew_with_what_gave_it(world: World) -> None:
+def test_a_failed_list_is_rebuilt_with_its_source(world: World) -> None:
     world.register("w1", cores=3)
     world.submit(fan_out())
     world.succeed("list", output="{}")
@@ -270,15 +270,15 @@ def test_inputs_that_are_too_large_fail_the_task(world: World) -> None:
         world.succeed(f"fetch[{number}]", output=f'"{"x" * 1_000_000}"')
     row = world.task("report")
     assert row.state is S.FAILED
-    assert "what it would get from upstream has 9000" in row.because
+    assert "9000028 characters" in row.because
 
 
-def test_past_the_limit_the_run_is_paused_and_somebody_told_until_a_person_goes_on(world: World) -> None:
+def test_fan_out_past_the_limit_pauses_the_run_and_alerts_until_resumed(world: World) -> None:
     given_fan_out(world, ["a", "b", "c"], max_fan_out=2)
     row = world.task("fetch")
     assert (row.state, world.run().state) == (S.PENDING, RunState.PAUSED)
-    assert row.because.startswith("its list has more items than the job allows: 3, and 2 are allowed")
-    assert [alert.summary for alert in limit_alerts(world)] == [f"fetch: {row.because}"]
+    assert row.trail == Trail(fan_out_limit=(3, 2))
+    assert [(alert.details["items"], alert.details["allowed"]) for alert in limit_alerts(world)] == [(3, 2)]
     world.new_leader()
     world.reconnect("w1")
     world.advance(5, heard=["w1"])
@@ -291,7 +291,7 @@ def test_past_the_limit_the_run_is_paused_and_somebody_told_until_a_person_goes_
 def test_a_list_of_ten_thousand_and_one_is_one_too_long(world: World) -> None:
     world.submit(job(task("fetch", for_each="params.n")), params='{"n": 10001}')
     assert world.run().state is RunState.PAUSED
-    assert world.run().because.startswith("fetch: its list has more items than the job allows: 10001")
+    assert world.task("fetch").trail == Trail(fan_out_limit=(10_001, 10_000))
 
 
 def test_a_list_past_the_limit_can_be_cancelled(world: World) -> None:
@@ -301,8 +301,8 @@ def test_a_list_past_the_limit_can_be_cancelled(world: World) -> None:
     assert [alert.resolved for alert in limit_alerts(world)] == [False, True]
 
 
-def test_a_resume_lets_nothing_pass_that_nobody_was_told_of(world: World) -> None:
-    """The list comes while the run is paused for another reason."""
+def test_resume_does_not_allow_a_fan_out_whose_limit_was_not_reported(world: World) -> None:
+    """The list arrives while the run is paused for another reason."""
     world.register("w1", cores=4)
     world.submit(fan_out(max_fan_out=2))
     world.start("list")
@@ -314,21 +314,21 @@ def test_a_resume_lets_nothing_pass_that_nobody_was_told_of(world: World) -> Non
     assert len(world.members("fetch")) == 3
 
 
-def test_more_tasks_than_a_run_may_have_fail_it(world: World) -> None:
+def test_a_fan_out_beyond_the_tasks_per_run_limit_fails(world: World) -> None:
     world.register("w1")
     spec = job(task("list"), task("fetch", for_each="params.n"), max_fan_out=250_000)
     world.submit(spec, params='{"n": 250000}')
     assert world.task("fetch").state is S.FAILED
-    assert "more than 250000 tasks" in world.task("fetch").because
+    assert "limit of 250000 tasks" in world.task("fetch").because
 
 
 def limit_alerts(world: World) -> list[Alert]:
-    """What people were told about limits of fan-outs."""
+    """Alerts about fan-out limits."""
     told = [msgspec.json.decode(row.payload, type=Alert) for row in world.ledger.outbox if row.kind == OUTBOX_KIND]
     return [alert for alert in told if alert.kind is AlertKind.FAN_OUT_LIMIT]
 
 
-def test_lists_that_came_from_a_list_are_made_anew_with_it(world: World) -> None:
+def test_nested_fan_outs_are_rebuilt_with_their_list(world: World) -> None:
     world.register("w1", cores=8)
     world.submit(
         job(
@@ -351,7 +351,7 @@ def test_lists_that_came_from_a_list_are_made_anew_with_it(world: World) -> None
     assert world.run().state is RunState.SUCCEEDED
 
 
-def test_a_replaced_task_whose_report_can_not_be_taken_holds_nothing_up(world: World) -> None:
+def test_a_rejected_report_of_a_replaced_task_blocks_nothing(world: World) -> None:
     given_fan_out(world, ["a", "b"])
     world.start("fetch[1]")
     old = world.task("fetch[1]").id

@@ -16,7 +16,7 @@ P = FailurePolicy
 
 
 def assignment(world: World, name: str) -> Assignment:
-    """What the worker of a task was told about it."""
+    """The latest assignment of a task."""
     worker, attempt = world.holder(name)
     told = world.said_to(worker, Assign)
     return next(
@@ -49,7 +49,7 @@ def test_a_fan_in_waits_for_all(world: World) -> None:
     assert world.task("last").state is S.ASSIGNED
 
 
-def test_what_becomes_ready_is_queued_and_placed_in_the_batch_of_the_completion(world: World) -> None:
+def test_a_ready_task_is_queued_and_placed_in_the_batch_of_the_completion(world: World) -> None:
     """DAG-1: a step of a chain costs one commit."""
     world.register("w1")
     world.submit(chain("a", "b"))
@@ -75,7 +75,7 @@ def test_a_completion_touches_its_children_only(world: World) -> None:
     assert changed <= {"a", "b", "x0"}
 
 
-def test_under_fail_fast_what_has_not_started_is_cancelled_and_what_runs_goes_on(world: World) -> None:
+def test_under_fail_fast_unstarted_tasks_are_cancelled_and_running_tasks_continue(world: World) -> None:
     """DAG-3: the default."""
     world.register("w1", cores=2)
     run = world.submit(job(task("a", max_attempts=1), task("b"), task("c"), task("d", "b"), task("e", "a")))
@@ -90,7 +90,7 @@ def test_under_fail_fast_what_has_not_started_is_cancelled_and_what_runs_goes_on
 
 
 def test_under_fail_fast_an_assigned_task_is_recalled_and_then_cancelled(world: World) -> None:
-    """DAG-3, STA-8: it keeps its room until the worker has given it back."""
+    """DAG-3, STA-8: it keeps its capacity until the worker has returned it."""
     world.register("w1", cores=2)
     world.submit(job(task("a", max_attempts=1), task("b")))
     world.start("a")
@@ -106,7 +106,7 @@ def test_under_fail_fast_an_assigned_task_is_recalled_and_then_cancelled(world: 
 
 
 def test_under_fail_fast_a_recalled_task_that_had_started_runs_to_its_end(world: World) -> None:
-    """DAG-3: the start and the recall met on the way. The worker says *started*, and is asked to stop."""
+    """DAG-3: start and recall cross. The worker reports *started*, and is asked to stop."""
     world.register("w1", cores=2)
     run = world.submit(job(task("a", max_attempts=1), task("b")))
     world.start("a")
@@ -142,7 +142,7 @@ def test_under_fail_after_all_only_descendants_are_cancelled(world: World) -> No
     assert world.run(run).state is RunState.FAILED
 
 
-def test_under_skip_failed_downstream_proceeds_and_is_told_who_failed(world: World) -> None:
+def test_under_skip_failed_downstream_proceeds_with_the_failed_upstreams(world: World) -> None:
     """DAG-3: and the run ends PARTIAL."""
     world.register("w1", cores=3)
     run = world.submit(job(task("a", max_attempts=1), task("b"), task("c", "a", "b"), on_failure=P.SKIP_FAILED))
@@ -205,8 +205,8 @@ def test_a_condition_that_is_true_lets_the_task_run(world: World) -> None:
     assert world.task("load").state is S.ASSIGNED
 
 
-def test_a_child_can_say_that_it_runs_although_an_upstream_was_skipped(world: World) -> None:
-    """DAG-4: skips pass on unless the child says otherwise."""
+def test_a_task_can_opt_to_run_after_a_skipped_upstream(world: World) -> None:
+    """DAG-4: skips propagate unless the child opts out."""
     world.register("w1", cores=4)
     world.submit(
         job(
@@ -281,7 +281,7 @@ def test_an_upstream_without_an_output_is_no_input(world: World) -> None:
     assert assignment(world, "b").inputs == {}
 
 
-def test_a_ripple_to_many_children_takes_several_batches_and_reaches_each_once(world: World) -> None:
+def test_a_propagation_to_many_children_takes_several_batches_and_notifies_each_once(world: World) -> None:
     """A fan-out of 300 with 50 rows to a batch."""
     world.register("w1")
     world.submit(fan(300))
@@ -298,8 +298,8 @@ def test_a_ripple_to_many_children_takes_several_batches_and_reaches_each_once(w
     assert len(ready) == 300
 
 
-def test_a_new_leader_in_the_middle_of_a_ripple_finds_the_children_that_were_not_told(world: World) -> None:
-    """A ripple has no row: the new leader counts from the states."""
+def test_a_new_leader_continues_a_propagation(world: World) -> None:
+    """A propagation has no row: the new leader counts from the states."""
     world.register("w1")
     world.submit(fan(300))
     world.start("first")
@@ -313,8 +313,8 @@ def test_a_new_leader_in_the_middle_of_a_ripple_finds_the_children_that_were_not
     assert world.task("last").state is S.PENDING
 
 
-def test_a_run_that_somebody_watches_tells_its_end_once(world: World) -> None:
-    """The outbox has a row with an id made of run, generation and kind."""
+def test_a_watched_run_reports_its_end_once(world: World) -> None:
+    """The outbox row has an id made of run, generation and kind."""
     world.register("w1")
     run = world.submit(chain("a"), watched=True)
     world.run_through("a")
@@ -324,7 +324,7 @@ def test_a_run_that_somebody_watches_tells_its_end_once(world: World) -> None:
     assert '"state":"SUCCEEDED"' in news.payload
 
 
-def test_a_run_that_nobody_watches_ends_quietly(world: World) -> None:
+def test_an_unwatched_run_sends_no_message(world: World) -> None:
     """Most runs do."""
     world.register("w1")
     world.submit(chain("a"))

@@ -1,4 +1,4 @@
-"""Nothing new of what is frozen, or forbidden here, starts; what runs goes on (OPS-3, ADM-8)."""
+"""Freezes and policies: nothing new starts, and running tasks continue (OPS-3, ADM-8)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def named(spec: JobSpec, name: str) -> JobSpec:
 
 @pytest.mark.parametrize("row", EVERY_KIND, ids=lambda row: row.kind)
 @pytest.mark.parametrize("priority", [P0, P2])
-def test_what_runs_goes_on_and_nothing_new_starts(world: World, row: FreezeRow, priority: Priority) -> None:
+def test_running_tasks_continue_and_nothing_new_starts(world: World, row: FreezeRow, priority: Priority) -> None:
     """OPS-3: not even P0."""
     world.register("w1", cores=4)
     run = world.submit(chain("a", "b"), priority=priority)
@@ -50,7 +50,7 @@ def test_what_runs_goes_on_and_nothing_new_starts(world: World, row: FreezeRow, 
 
 
 @pytest.mark.parametrize("kind", list(FreezeKind))
-def test_a_freeze_ends_by_itself(world: World, kind: FreezeKind) -> None:
+def test_a_freeze_expires(world: World, kind: FreezeKind) -> None:
     """OPS-3: at its instant, though nothing else happens."""
     subject = {FreezeKind.TENANT: "acme", FreezeKind.JOB: "acme/job"}.get(kind, "")
     world.rule(rules(freeze(kind, subject, until=world.now + timedelta(seconds=5))))
@@ -63,8 +63,8 @@ def test_a_freeze_ends_by_itself(world: World, kind: FreezeKind) -> None:
     assert world.task("a").state is S.ASSIGNED
 
 
-def test_others_are_not_held_by_a_freeze(world: World) -> None:
-    """OPS-3: neither other tenants, nor other jobs in the same line."""
+def test_a_freeze_does_not_affect_other_tenants(world: World) -> None:
+    """OPS-3: neither other tenants, nor other jobs in the same queue."""
     world.rule(rules(freeze(FreezeKind.TENANT, "frozen"), freeze(FreezeKind.JOB, "acme/cold")))
     world.submit(job(task("a")), tenant="frozen")
     cold = world.submit(named(job(task("b")), "cold"))
@@ -77,7 +77,7 @@ def test_others_are_not_held_by_a_freeze(world: World) -> None:
     assert world.states(warm) == {"c": S.ASSIGNED}
 
 
-def test_what_a_freeze_set_aside_comes_back_to_its_place(world: World) -> None:
+def test_tasks_blocked_by_a_freeze_return_to_their_queue_position(world: World) -> None:
     """PLC-4: the frozen job came first, and is first again."""
     world.rule(rules(freeze(FreezeKind.JOB, "acme/cold")))
     cold = world.submit(named(wide(3), "cold"))
@@ -93,8 +93,8 @@ def test_what_a_freeze_set_aside_comes_back_to_its_place(world: World) -> None:
 
 
 @pytest.mark.parametrize("row", EVERY_KIND, ids=lambda row: row.kind)
-def test_the_rest_of_a_group_is_called_back(world: World, row: FreezeRow) -> None:
-    """OPS-3: what a worker has and has not started is what it would start next."""
+def test_the_rest_of_a_group_is_recalled(world: World, row: FreezeRow) -> None:
+    """OPS-3: unstarted attempts of a worker would start next."""
     world.register("w1")
     run = world.submit(job(*(short(f"s{n}") for n in range(4))))
     world.start("s0")
@@ -106,7 +106,7 @@ def test_the_rest_of_a_group_is_called_back(world: World, row: FreezeRow) -> Non
     assert list(world.states(run).values()) == [S.RUNNING, S.QUEUED, S.QUEUED, S.QUEUED]
 
 
-def test_a_group_of_somebody_else_is_not_called_back(world: World) -> None:
+def test_a_group_of_another_tenant_is_not_recalled(world: World) -> None:
     world.register("w1")
     world.submit(job(*(short(f"s{n}") for n in range(4))))
 
@@ -115,7 +115,7 @@ def test_a_group_of_somebody_else_is_not_called_back(world: World) -> None:
     assert world.recalls("w1") == []
 
 
-def test_a_run_that_is_set_aside_can_be_cancelled_paused_and_given_another_priority(world: World) -> None:
+def test_a_blocked_run_can_be_cancelled_paused_and_reprioritized(world: World) -> None:
     """OPS-1."""
     world.rule(rules(freeze(FreezeKind.JOB, "acme/job")))
     world.register("w1", cores=8)
@@ -134,7 +134,7 @@ def test_a_run_that_is_set_aside_can_be_cancelled_paused_and_given_another_prior
     assert set(world.states(paused).values()) == {S.ASSIGNED}
 
 
-def test_a_freeze_outlives_leaders(world: World) -> None:
+def test_a_freeze_survives_a_change_of_leader(world: World) -> None:
     """HA-3: it is a row."""
     world.rule(rules(freeze(FreezeKind.JOB, "acme/job", until=world.now + timedelta(seconds=30))))
     world.register("w1")
@@ -150,7 +150,7 @@ def test_a_freeze_outlives_leaders(world: World) -> None:
     assert world.task("a").state is S.ASSIGNED
 
 
-def test_a_large_frozen_job_is_set_aside_and_comes_back_a_part_at_a_time(world: World) -> None:
+def test_a_large_frozen_job_is_blocked_and_released_in_parts(world: World) -> None:
     """Turns stay short, and others are placed meanwhile."""
     world.rule(rules(freeze(FreezeKind.JOB, "acme/cold")))
     world.submit(named(wide(300), "cold"))
@@ -169,7 +169,7 @@ def test_a_large_frozen_job_is_set_aside_and_comes_back_a_part_at_a_time(world: 
     assert not world.shard.memory.asides
 
 
-def test_what_a_policy_keeps_out_of_this_pool_does_not_start(world: World) -> None:
+def test_a_run_forbidden_by_a_policy_does_not_start(world: World) -> None:
     """ADM-8: the policy came after the run; a pool with the right labels takes it."""
     eu = policy("eu_data", '{"region": "eu"}')
     world.register("w1", cores=4)
@@ -186,7 +186,7 @@ def test_what_a_policy_keeps_out_of_this_pool_does_not_start(world: World) -> No
     assert world.task("b").state is S.ASSIGNED
 
 
-def test_the_rest_of_a_group_that_may_not_run_here_is_called_back(world: World) -> None:
+def test_the_rest_of_a_group_forbidden_here_is_recalled(world: World) -> None:
     """ADM-8."""
     world.register("w1")
     world.submit(job(*(short(f"s{n}") for n in range(3)), labels={"eu_data": "yes"}))

@@ -1,4 +1,4 @@
-"""What a shard asks the store for of a group's limit, gets, uses and gives up: shares and allowances (PLC-12)."""
+"""Shares and rate grants: what a shard requests from the store, gets, uses and gives up (PLC-12)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ S = TaskState
 P0, P1, P2 = Priority
 
 
-def test_a_share_may_be_less_than_is_wanted_and_nothing_goes_beyond_it(world: World) -> None:
+def test_a_share_smaller_than_requested_is_never_exceeded(world: World) -> None:
     """Another pool has the rest."""
     world.rule(rules(group("db", 4)))
     world.register("w1", cores=10)
@@ -30,7 +30,7 @@ def test_a_share_may_be_less_than_is_wanted_and_nothing_goes_beyond_it(world: Wo
     assert used(world) == 3
 
 
-def test_a_share_is_never_asked_for_twice_for_the_same_need(world: World) -> None:
+def test_a_share_is_requested_once_for_the_same_need(world: World) -> None:
     world.rule(rules(group("db", 4)))
     world.register("w1", cores=10)
     world.submit(job(in_group("a"), in_group("b")))
@@ -41,8 +41,8 @@ def test_a_share_is_never_asked_for_twice_for_the_same_need(world: World) -> Non
     assert world.wishes == [TakeShare(LIMIT, 2, 0), TakeShare(LIMIT, 3, 0)]
 
 
-def test_a_share_comes_down_as_use_allows_it(world: World) -> None:
-    """Others need some: what is in use is kept until it is over, and nothing takes its place."""
+def test_a_share_is_lowered_as_usage_falls(world: World) -> None:
+    """Other pools need some: usage is kept until it ends, and is not replaced."""
     world.rule(rules(group("db", 4)))
     world.register("w1", cores=10)
     run = world.submit(job(*(in_group(f"t{n}") for n in range(8))))
@@ -60,8 +60,8 @@ def test_a_share_comes_down_as_use_allows_it(world: World) -> None:
     assert (used(world), world.ledger.shares[LIMIT].granted) == (2, 2)
 
 
-def test_who_gave_way_asks_for_more_only_after_a_while(world: World) -> None:
-    """The others get what was lowered, not the one who lowered it."""
+def test_a_pool_that_lowered_its_share_requests_more_only_after_a_delay(world: World) -> None:
+    """The others get what was lowered, not the pool that lowered its share."""
     world.rule(rules(group("db", 4)))
     world.register("w1", cores=10)
     world.submit(job(*(in_group(f"t{n}") for n in range(8))))
@@ -74,8 +74,8 @@ def test_who_gave_way_asks_for_more_only_after_a_while(world: World) -> None:
     assert world.wishes == [TakeShare(LIMIT, 4, 1)]
 
 
-def test_a_grant_from_before_a_lowering_is_not_taken(world: World) -> None:
-    """It crossed the batch in which the share was lowered: the row says less."""
+def test_a_grant_from_before_a_lowering_is_dropped(world: World) -> None:
+    """It crossed the batch in which the share was lowered: the row has less."""
     world.rule(rules(group("db", 4)))
     world.register("w1", cores=10)
     run = world.submit(job(in_group("t0"), in_group("t1")))
@@ -89,8 +89,8 @@ def test_a_grant_from_before_a_lowering_is_not_taken(world: World) -> None:
     assert used(world) == 1
 
 
-def test_a_row_that_says_more_than_the_shard_uses_is_put_right(world: World) -> None:
-    """A grant that was not taken is given back when others ask for it."""
+def test_a_row_with_a_larger_share_than_used_is_corrected(world: World) -> None:
+    """A dropped grant is given up when others request it."""
     world.rule(rules(group("db", 4)))
     world.register("w1", cores=10)
     world.submit(job(in_group("a")))
@@ -103,7 +103,7 @@ def test_a_row_that_says_more_than_the_shard_uses_is_put_right(world: World) -> 
 
 
 def test_a_limit_that_was_lowered_holds_at_once(world: World) -> None:
-    """What runs goes on."""
+    """Running tasks continue."""
     world.rule(rules(group("db", 3)))
     world.register("w1", cores=10)
     run = world.submit(job(*(in_group(f"t{n}") for n in range(6))))
@@ -135,7 +135,7 @@ def test_each_start_spends_one_of_a_rate(world: World) -> None:
     assert world.names(S.ASSIGNED) == ["t2", "t3"]
 
 
-def test_a_rate_is_asked_for_no_more_than_waits(world: World) -> None:
+def test_a_rate_is_requested_only_for_waiting_tasks(world: World) -> None:
     world.rule(rules(group("db", 100, per_seconds=60)))
     world.register("w1", cores=10)
     world.submit(job(in_group("a"), in_group("b")))
@@ -143,8 +143,8 @@ def test_a_rate_is_asked_for_no_more_than_waits(world: World) -> None:
     assert world.wishes == [TakeAllowance(LIMIT, 2)]
 
 
-def test_a_rate_is_not_asked_for_while_there_is_no_room(world: World) -> None:
-    """What was taken and not used is lost."""
+def test_a_rate_is_not_requested_without_capacity(world: World) -> None:
+    """Unused grants are lost."""
     world.rule(rules(group("db", 1, per_seconds=60)))
     world.submit(job(in_group("a")))
     assert world.wishes == []
@@ -154,8 +154,8 @@ def test_a_rate_is_not_asked_for_while_there_is_no_room(world: World) -> None:
 
 
 @pytest.mark.parametrize("by_run", [False, True])
-def test_a_rate_is_asked_for_no_more_than_has_room_and_again_when_there_is_more(world: World, *, by_run: bool) -> None:
-    """What is taken is lost after a tenth of a period: with all of it taken at once most would never be used."""
+def test_a_rate_is_requested_up_to_the_free_slots_and_again_when_there_are_more(world: World, *, by_run: bool) -> None:
+    """A grant is lost after a tenth of a period: with all of it at once most would never be used."""
     world.rule(rules(group("db", 100, per_seconds=60)))
     world.register("w1", cores=2)
     names = [f"t{number}" for number in range(6)]
@@ -174,7 +174,7 @@ def test_a_rate_is_asked_for_no_more_than_has_room_and_again_when_there_is_more(
 
 
 def _allow_all(world: World) -> int:
-    """The store grants all that the shard wants, as often as it does; returns how many that were."""
+    """Grant everything that the shard requests, repeatedly; return the number of grants."""
     total = 0
     while world.wishes:
         (wish,) = world.wishes
@@ -183,7 +183,7 @@ def _allow_all(world: World) -> int:
     return total
 
 
-def test_what_was_allowed_counts_for_one_period(world: World) -> None:
+def test_a_rate_grant_is_valid_for_one_period(world: World) -> None:
     """The worker left before it could be used."""
     world.rule(rules(group("db", 1, per_seconds=60)))
     world.register("w1")
@@ -199,7 +199,7 @@ def test_what_was_allowed_counts_for_one_period(world: World) -> None:
 
 
 def test_a_rate_of_runs_counts_each_once(world: World) -> None:
-    """PLC-12: all tasks of a run that has begun are free to start."""
+    """PLC-12: all tasks of an admitted run may start."""
     world.rule(rules(group("db", 1, per_seconds=60)))
     world.register("w1", cores=10)
     first, second = world.submit(counted("a", "b")), world.submit(counted("a", "b"))
@@ -210,7 +210,7 @@ def test_a_rate_of_runs_counts_each_once(world: World) -> None:
     assert set(world.states(second).values()) == {S.QUEUED}
 
 
-def test_an_answer_that_never_came_is_asked_for_again_by_a_new_leader(world: World) -> None:
+def test_a_new_leader_repeats_a_request_without_reply(world: World) -> None:
     """HA-3."""
     world.rule(rules(group("db", 1, per_seconds=60)))
     world.register("w1")
@@ -224,8 +224,8 @@ def test_an_answer_that_never_came_is_asked_for_again_by_a_new_leader(world: Wor
 
 
 @pytest.mark.parametrize("more_in", [None, -1.0], ids=["nothing is said", "said too late"])
-def test_nothing_allowed_is_asked_for_again_later(world: World, more_in: float | None) -> None:
-    """The moment that the store names may be over when its answer comes."""
+def test_an_empty_grant_is_requested_again_later(world: World, more_in: float | None) -> None:
+    """The time named by the store may have passed when its reply arrives."""
     world.rule(rules(group("db", 1, per_seconds=60)))
     world.register("w1")
     world.submit(job(in_group("a")))

@@ -1,4 +1,4 @@
-"""At most so many of a group at a time, or in each period, whatever the job (PLC-12)."""
+"""Groups: a number of tasks at a time or per period, across jobs (PLC-12)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pytest
 from mainspring.core.model.task import Priority, TaskState
 from mainspring.shard import events as happened
 from mainspring.shard.effects import TakeShare
+from mainspring.shard.placement import concurrency_groups
 from tests.shard.groups import LIMIT, began, counted, grant, in_group, used
 from tests.shard.jobs import chain, job, task, wide
 from tests.shard.sharing import group, rules
@@ -33,7 +34,7 @@ def test_tasks_wait_for_their_group_and_others_don_t(world: World) -> None:
     assert world.wishes == []
 
 
-def test_a_group_that_nobody_has_defined_limits_nothing(world: World) -> None:
+def test_an_undefined_group_limits_nothing(world: World) -> None:
     world.register("w1", cores=10)
     world.submit(job(*(in_group(f"t{n}") for n in range(5))))
     world.submit(counted("a"))
@@ -42,8 +43,8 @@ def test_a_group_that_nobody_has_defined_limits_nothing(world: World) -> None:
     assert used(world) == 6
 
 
-def test_a_group_that_is_defined_later_counts_what_is_there(world: World) -> None:
-    """Three have room already: nothing more starts until one is left."""
+def test_a_group_defined_later_counts_running_tasks(world: World) -> None:
+    """Three have leases already: nothing starts until there are fewer than the limit."""
     world.register("w1", cores=10)
     first = world.submit(job(*(in_group(f"t{n}") for n in range(3))))
 
@@ -56,7 +57,7 @@ def test_a_group_that_is_defined_later_counts_what_is_there(world: World) -> Non
     assert world.task("next").state is S.ASSIGNED
 
 
-def test_a_group_that_is_dropped_lets_everything_go(world: World) -> None:
+def test_a_dropped_group_releases_all_tasks(world: World) -> None:
     world.rule(rules(group("db", 1)))
     world.register("w1", cores=10)
     world.submit(job(in_group("a"), in_group("b")))
@@ -70,7 +71,7 @@ def test_a_group_that_is_dropped_lets_everything_go(world: World) -> None:
 
 
 def test_p0_waits_for_a_group_too_and_comes_first(world: World) -> None:
-    """PLC-12: a database does not get faster for somebody important."""
+    """PLC-12: a database does not get faster for a P0."""
     world.rule(rules(group("db", 1)))
     world.register("w1", cores=10)
     first = world.submit(job(in_group("first")))
@@ -84,7 +85,7 @@ def test_p0_waits_for_a_group_too_and_comes_first(world: World) -> None:
     assert (world.task("high").state, world.task("low").state) == (S.ASSIGNED, S.QUEUED)
 
 
-def test_a_full_group_hides_nobody_behind_it(world: World) -> None:
+def test_a_full_group_does_not_block_other_tasks(world: World) -> None:
     """PLC-4: the shape is parked, and no end of a lease but one of the group wakes it."""
     world.rule(rules(group("db", 1)))
     world.register("w1", cores=3)
@@ -92,7 +93,8 @@ def test_a_full_group_hides_nobody_behind_it(world: World) -> None:
     grant(world)
     world.submit(job(in_group("b")))
     world.submit(wide(4))
-    assert next(iter(world.shard.memory.queues.parked.values())) == "group db lets 1 run at a time"
+    why = next(iter(world.shard.memory.queues.parked.values()))
+    assert why == concurrency_groups.say(world.shard.memory.rules.groups[LIMIT])
 
     world.run_through("t0")
 
@@ -116,8 +118,8 @@ def test_a_run_counts_from_its_first_task_to_its_end(world: World) -> None:
     assert used(world) == 1
 
 
-def test_runs_that_can_t_get_in_let_other_runs_of_the_line_pass(world: World) -> None:
-    """The tasks have one shape: only those of the group are set aside."""
+def test_runs_that_are_not_admitted_do_not_block_other_runs_of_the_queue(world: World) -> None:
+    """The tasks have one shape: only those of the group are blocked."""
     world.rule(rules(group("db", 1)))
     world.register("w1", cores=10)
     runs = [world.submit(counted("x")) for _ in range(3)]
@@ -128,7 +130,7 @@ def test_runs_that_can_t_get_in_let_other_runs_of_the_line_pass(world: World) ->
     assert set(world.states(other).values()) == {S.ASSIGNED}
 
 
-def test_the_oldest_run_comes_in_first_and_a_more_important_one_before_it(world: World) -> None:
+def test_runs_are_admitted_by_priority_and_age(world: World) -> None:
     world.rule(rules(group("db", 1)))
     world.register("w1", cores=10)
     first = world.submit(counted("x"))
@@ -142,7 +144,7 @@ def test_the_oldest_run_comes_in_first_and_a_more_important_one_before_it(world:
         assert began(expected, world=world) == [True]
 
 
-def test_a_run_that_waits_outside_can_be_cancelled(world: World) -> None:
+def test_a_run_that_is_not_admitted_can_be_cancelled(world: World) -> None:
     world.rule(rules(group("db", 1)))
     world.register("w1", cores=10)
     first, second, third = (world.submit(counted("x")) for _ in range(3))
@@ -156,8 +158,8 @@ def test_a_run_that_waits_outside_can_be_cancelled(world: World) -> None:
 
 
 @pytest.mark.parametrize("how", ["reload", "new_leader"])
-def test_who_is_in_is_known_from_the_rows(world: World, how: str) -> None:
-    """HA-3: in the middle of a run, while nothing of it has a room; what was granted is in the rows as well."""
+def test_admitted_runs_are_known_from_the_rows(world: World, how: str) -> None:
+    """HA-3: in the middle of a run without leases; the grant is in the rows as well."""
     world.rule(rules(group("db", 2)))
     world.register("w1", cores=10)
     first = world.submit(job(*chain("a", "b").tasks, groups=("db",)))
@@ -178,8 +180,8 @@ def test_who_is_in_is_known_from_the_rows(world: World, how: str) -> None:
     assert began(waiting[1], world=world) == [True]
 
 
-def test_a_run_that_is_started_again_has_to_get_in_again(world: World) -> None:
-    """A person's retry: its slot has been given away."""
+def test_a_restarted_run_has_to_be_admitted_again(world: World) -> None:
+    """A manual retry: its slot has been reused."""
     world.rule(rules(group("db", 1)))
     world.register("w1", cores=10)
     spec = job(task("a", max_attempts=1), task("b", "a"), groups=("db",))

@@ -78,7 +78,7 @@ def steps_of(story: Story, random: Random) -> list[tuple[float, Callable[[], boo
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(20))
-def test_a_run_that_grows_ends_whatever_happens(seed: int) -> None:
+def test_a_run_with_dynamic_tasks_always_ends(seed: int) -> None:
     random = Random(seed)
     story = Story()
     steps = steps_of(story, random)

@@ -36,7 +36,7 @@ def test_a_cordoned_worker_keeps_what_it_has_and_gets_nothing_new(world: World) 
     assert world.task("second", second).state is S.QUEUED
 
 
-def test_the_hold_is_in_the_row_and_diagnosis_can_say_it(world: World) -> None:
+def test_a_cordon_is_in_the_row_and_in_the_diagnosis(world: World) -> None:
     world.register("w1")
 
     ask(world, CordonWorker, "w1", "new kernel")
@@ -50,7 +50,7 @@ def test_the_hold_is_in_the_row_and_diagnosis_can_say_it(world: World) -> None:
 
 
 @pytest.mark.parametrize("kind", [CordonWorker, DrainWorker, EvictWorker])
-def test_what_waited_for_an_uncordoned_worker_is_placed_at_once(world: World, kind: type[WorkerAct]) -> None:
+def test_waiting_tasks_are_placed_at_once_after_uncordon(world: World, kind: type[WorkerAct]) -> None:
     world.register("w1")
     ask(world, kind, "w1")
     world.given_run(task("a"))
@@ -61,7 +61,7 @@ def test_what_waited_for_an_uncordoned_worker_is_placed_at_once(world: World, ki
     assert world.ledger.workers["w1"].hold == ""
 
 
-def test_draining_calls_back_what_has_not_started_and_leaves_the_rest_alone(world: World) -> None:
+def test_draining_recalls_unstarted_tasks_only(world: World) -> None:
     world.register("w1")
     run = world.submit(wide(3, expected_seconds=0.01))
     world.start("t0")
@@ -78,7 +78,7 @@ def test_draining_calls_back_what_has_not_started_and_leaves_the_rest_alone(worl
     assert world.states(run) == {"t0": S.SUCCEEDED, "t1": S.QUEUED, "t2": S.QUEUED}
 
 
-def test_what_starts_before_the_recall_arrives_goes_on(world: World) -> None:
+def test_a_task_that_starts_before_its_recall_continues(world: World) -> None:
     """Draining asks for nothing that runs."""
     world.register("w1")
     world.given_run(task("a"))
@@ -90,8 +90,8 @@ def test_what_starts_before_the_recall_arrives_goes_on(world: World) -> None:
     assert world.task("a").stop is None
 
 
-def test_an_evicted_task_runs_elsewhere_and_the_try_does_not_count(world: World) -> None:
-    """STA-8: asked to stop, with its grace; QUEUED once it is gone."""
+def test_an_evicted_task_is_requeued_and_the_attempt_does_not_count(world: World) -> None:
+    """STA-8: asked to stop, with a grace period; QUEUED once it is gone."""
     world.given_running("a", on="w1", max_attempts=1)
     (_, attempt) = world.holder("a")
 
@@ -110,7 +110,7 @@ def test_an_evicted_task_runs_elsewhere_and_the_try_does_not_count(world: World)
 
 
 def test_an_evicted_task_whose_worker_is_lost_meanwhile_was_not_lost(world: World) -> None:
-    """RTY-5: it was to go anyway, and does not use up what it may lose."""
+    """RTY-5: it was to stop anyway, and does not count as a loss."""
     world.given_running("a", on="w1")
     ask(world, EvictWorker, "w1", "disk fails")
 
@@ -120,7 +120,7 @@ def test_an_evicted_task_whose_worker_is_lost_meanwhile_was_not_lost(world: Worl
     assert (world.task("a").losses, world.task("a").tries) == (0, 0)
 
 
-def test_what_starts_before_an_eviction_arrives_is_stopped(world: World) -> None:
+def test_a_task_that_starts_before_its_eviction_is_stopped(world: World) -> None:
     """Recalled while it waits, asked to stop once it runs."""
     world.register("w1")
     world.given_run(task("a"))
@@ -133,7 +133,7 @@ def test_what_starts_before_an_eviction_arrives_is_stopped(world: World) -> None
     assert [one for one, _ in world.stops("w1")] == [attempt]
 
 
-def test_an_eviction_does_not_take_the_place_of_a_cancel_or_a_timeout(world: World) -> None:
+def test_an_eviction_does_not_override_a_cancel_or_timeout(world: World) -> None:
     """STA-8: it had its time, and was to end."""
     world.register("w1", cores=2)
     run = world.given_run(task("late", timeout_seconds=5.0, max_attempts=1))
@@ -160,7 +160,7 @@ def test_an_eviction_does_not_take_the_place_of_a_cancel_or_a_timeout(world: Wor
         (UncordonWorker, UncordonWorker, ""),
     ],
 )
-def test_what_is_so_already_is_said_to_be(
+def test_a_redundant_action_is_reported_as_unchanged(
     world: World, first: type[WorkerAct], second: type[WorkerAct], hold: str
 ) -> None:
     """Asked twice, nothing changes the second time."""
@@ -171,7 +171,7 @@ def test_what_is_so_already_is_said_to_be(
     answer = ask(world, second, "w1")
 
     assert answer.reply is Reply.ALREADY
-    assert answer.detail == f"w1 is {hold or 'not held'}"
+    assert answer.detail == f"w1 is {hold or 'not cordoned'}"
     assert len([row for batch in world.batches for row in batch.workers]) == before
 
 
@@ -187,14 +187,14 @@ def test_a_cordoned_worker_can_be_drained_and_a_drained_one_evicted(world: World
     assert len(world.stops("w1")) == 1
 
 
-def test_a_worker_that_nobody_knows_is_not_found(world: World) -> None:
+def test_an_unknown_worker_is_not_found(world: World) -> None:
     for kind in (CordonWorker, DrainWorker, EvictWorker, UncordonWorker):
         assert ask(world, kind, "ghost").reply is Reply.NOT_FOUND
     assert world.ledger.workers == {}
 
 
 @pytest.mark.parametrize("again", ["reconnects", "new leader", "memory loaded again", "lost and back"])
-def test_a_hold_stays_whatever_happens(world: World, again: str) -> None:
+def test_a_cordon_survives_reconnects_and_leaders(world: World, again: str) -> None:
     """It is in the row: only a person takes it away."""
     world.register("w1")
     ask(world, CordonWorker, "w1", "new kernel")
@@ -219,8 +219,8 @@ def test_a_hold_stays_whatever_happens(world: World, again: str) -> None:
     assert world.task("a").worker_id == "w1"
 
 
-def test_a_worker_that_is_held_and_away_can_be_uncordoned(world: World) -> None:
-    """Its row is known, and says as much as before."""
+def test_a_disconnected_worker_can_be_uncordoned(world: World) -> None:
+    """Its row is known, and keeps its details."""
     world.register("w1", cores=3)
     ask(world, CordonWorker, "w1")
     world.new_leader()
@@ -234,7 +234,7 @@ def test_a_worker_that_is_held_and_away_can_be_uncordoned(world: World) -> None:
 
 
 def test_a_worker_that_is_expected_can_be_drained(world: World) -> None:
-    """LIV-6: the rows say that it holds work. It hears of it when it comes."""
+    """LIV-6: it holds work according to the rows, and is told when it registers."""
     world.register("w1")
     world.given_run(task("a"))
     (_, attempt) = world.holder("a")
@@ -246,8 +246,8 @@ def test_a_worker_that_is_expected_can_be_drained(world: World) -> None:
     assert world.recalls("w1") == [attempt]
 
 
-def test_the_rest_of_a_group_is_not_called_back_from_a_worker_that_gets_nothing_new(world: World) -> None:
-    """PLC-10: the room would be of no use to anybody."""
+def test_the_rest_of_a_group_is_not_recalled_from_a_cordoned_worker(world: World) -> None:
+    """PLC-10: the capacity could not be used."""
     world.register("w1")
     world.given_run(*(short(f"t{number}") for number in range(3)))
     ask(world, CordonWorker, "w1")
@@ -257,7 +257,7 @@ def test_the_rest_of_a_group_is_not_called_back_from_a_worker_that_gets_nothing_
     assert world.recalls("w1") == []
 
 
-def test_an_act_that_could_not_be_taken_is_answered(world: World) -> None:
+def test_a_rejected_action_gets_a_reply(world: World) -> None:
     world.register("w1")
 
     world.reject(CordonWorker(worker="w1", by="ann", ticket=7), "a bug")

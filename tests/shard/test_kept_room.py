@@ -1,4 +1,4 @@
-"""Room that is kept for a task: when it is given back, and that a new leader keeps it (PLC-6)."""
+"""Reservations: when they are released, and that a new leader keeps them (PLC-6)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def pause(world: World, high: Run) -> None:
 
 
 def place_elsewhere(world: World, high: Run) -> None:
-    """Somebody with room comes."""
+    """A worker with capacity registers."""
     world.register("w2")
     assert world.task("high", high).worker_id == "w2"
 
@@ -42,7 +42,7 @@ def cordon(world: World, high: Run) -> None:
 
 
 @pytest.mark.parametrize("happens", [cancel, pause, place_elsewhere, cordon])
-def test_room_is_given_back_when_it_is_not_needed_any_more(world: World, happens: Callable[[World, Run], None]) -> None:
+def test_an_unneeded_reservation_is_released(world: World, happens: Callable[[World, Run], None]) -> None:
     full_of_p2(world)
     high = world.run(world.task("high").run_id)
 
@@ -53,7 +53,7 @@ def test_room_is_given_back_when_it_is_not_needed_any_more(world: World, happens
     assert not world.shard.memory.kept_rooms
 
 
-def test_who_was_stopped_for_nothing_may_have_the_room_again(world: World) -> None:
+def test_a_task_preempted_in_vain_may_use_the_capacity_again(world: World) -> None:
     full_of_p2(world)
     world.act(happened.CancelRun, world.run(world.task("high").run_id))
 
@@ -62,8 +62,8 @@ def test_who_was_stopped_for_nothing_may_have_the_room_again(world: World) -> No
     assert world.task("low").state is S.ASSIGNED
 
 
-def test_room_is_given_back_after_its_time_and_asked_for_once_more(world: World) -> None:
-    """The victim does not go, and nothing says why."""
+def test_an_expired_reservation_is_released_and_made_again(world: World) -> None:
+    """The victim does not stop, for an unknown reason."""
     full_of_p2(world)
     kept = room(world, "high")
     assert kept is not None
@@ -79,7 +79,7 @@ def test_room_is_given_back_after_its_time_and_asked_for_once_more(world: World)
     assert len(world.stops("w1")) == 1, "what is going is not asked again"
 
 
-def test_a_worker_that_is_lost_takes_the_room_with_it_and_another_is_found(world: World) -> None:
+def test_a_reservation_on_a_lost_worker_moves_to_another(world: World) -> None:
     full_of_p2(world)
     world.register("w2")
     world.advance(1, heard=["w1", "w2"])
@@ -90,7 +90,7 @@ def test_a_worker_that_is_lost_takes_the_room_with_it_and_another_is_found(world
     given(world, "next", P0, resources=cores(2))
     kept = room(world, "next")
     assert kept is not None
-    assert (kept.worker, kept.why) == ("w3", "1 make room for it")
+    assert (kept.worker, kept.yields) == ("w3", False)
     world.advance(20, heard=["w1", "w2"])
 
     assert room(world, "next") is None
@@ -98,7 +98,7 @@ def test_a_worker_that_is_lost_takes_the_room_with_it_and_another_is_found(world
     assert world.task("wide").losses == 0, "what was asked to go, and is gone, is no loss"
 
 
-def test_a_worker_that_comes_back_too_small_keeps_nothing(world: World) -> None:
+def test_a_worker_that_returns_too_small_loses_its_reservations(world: World) -> None:
     world.register("w1", cores=2)
     running(world, "a", P2)
     running(world, "b", P2)
@@ -113,7 +113,7 @@ def test_a_worker_that_comes_back_too_small_keeps_nothing(world: World) -> None:
     assert not world.shard.memory.workers["w1"].kept
 
 
-def test_another_priority_gives_the_room_back(world: World) -> None:
+def test_a_changed_priority_releases_the_reservation(world: World) -> None:
     full_of_p2(world)
 
     world.act(happened.ChangePriority, world.run(world.task("high").run_id), priority=P2)
@@ -121,7 +121,7 @@ def test_another_priority_gives_the_room_back(world: World) -> None:
     assert room(world, "high") is None
 
 
-def test_a_higher_priority_makes_room_for_what_waited_before(world: World) -> None:
+def test_a_raised_priority_preempts_for_a_waiting_task(world: World) -> None:
     world.register("w1")
     running(world, "low", P2)
     run = given(world, "late", P1)
@@ -135,8 +135,8 @@ def test_a_higher_priority_makes_room_for_what_waited_before(world: World) -> No
 # more important ones
 
 
-def test_room_of_the_least_important_goes_to_the_most_important(world: World) -> None:
-    """I-62: a P0 that was looked at a moment ago, and a P1 that was not, wait for the same."""
+def test_a_reservation_of_the_lowest_priority_goes_to_the_highest(world: World) -> None:
+    """I-62: a P0 that was checked a moment ago, and a P1 that was not, wait for the same."""
     world.register("w1", cores=2)
     running(world, "first", P0, resources=cores(2))
     given(world, "low", P2, resources=cores(2))
@@ -150,8 +150,8 @@ def test_room_of_the_least_important_goes_to_the_most_important(world: World) ->
     assert world.names(S.ASSIGNED) == ["high"]
 
 
-def test_who_waits_for_its_room_takes_that_of_less_important_ones_if_it_is_there_before(world: World) -> None:
-    """I-62: somebody was asked to go for the P0, and has not gone yet."""
+def test_a_pending_reservation_is_exchanged_for_a_ready_one_of_lower_priority(world: World) -> None:
+    """I-62: a task was preempted for the P0, and has not stopped yet."""
     world.register("w2", cores=2)
     running(world, "first", P0, resources=cores(2))
     given(world, "large", P2, resources=cores(2))
@@ -165,8 +165,8 @@ def test_who_waits_for_its_room_takes_that_of_less_important_ones_if_it_is_there
     assert not world.shard.memory.workers["w1"].kept
 
 
-def test_room_that_is_not_needed_any_more_is_used_in_the_same_turn(world: World) -> None:
-    """PLC-4: who was passed over because it was kept is looked at again."""
+def test_released_capacity_is_used_in_the_same_turn(world: World) -> None:
+    """PLC-4: a tenant skipped because of the reservation is checked again."""
     world.register("w1", cores=2, labels={"disk": "fast"})
     running(world, "first", P1)
     running(world, "second", P1)
@@ -184,8 +184,8 @@ def test_room_that_is_not_needed_any_more_is_used_in_the_same_turn(world: World)
 # leaders
 
 
-def test_a_room_that_goes_over_to_an_older_task_stands_in_its_row(world: World) -> None:
-    """The room comes when the tenant may start nothing any more: who has it by then keeps it, under any leader."""
+def test_a_reservation_transferred_to_an_older_task_is_in_its_row(world: World) -> None:
+    """The capacity is free when the tenant may start nothing any more: its holder keeps it, under any leader."""
     world.register("w1")
     running(world, "low", P2)
     older = world.submit(job(task("older")), tenant="owner", priority=P2)
@@ -205,7 +205,9 @@ def test_a_room_that_goes_over_to_an_older_task_stands_in_its_row(world: World) 
 
 
 @pytest.mark.parametrize("load", [World.reload, World.new_leader])
-def test_a_new_leader_keeps_the_same_room_and_asks_nobody_again(world: World, load: Callable[[World], None]) -> None:
+def test_a_new_leader_keeps_the_reservation_without_another_preemption(
+    world: World, load: Callable[[World], None]
+) -> None:
     full_of_p2(world)
     kept = room(world, "high")
 
@@ -221,8 +223,8 @@ def test_a_new_leader_keeps_the_same_room_and_asks_nobody_again(world: World, lo
     assert world.names(S.ASSIGNED) == ["high"]
 
 
-def test_a_new_leader_waits_for_a_worker_that_has_nothing_but_kept_room(world: World) -> None:
-    """The victim was gone when the leader fell; the worker is in no row of a task that it holds."""
+def test_a_new_leader_expects_a_worker_with_only_a_reservation(world: World) -> None:
+    """The victim had ended when the leader failed; the worker holds no task in any row."""
     full_of_p2(world)
     world.settle(happened.StoreLagged(hold=P0))
     world.stop("low")
@@ -236,7 +238,7 @@ def test_a_new_leader_waits_for_a_worker_that_has_nothing_but_kept_room(world: W
     assert "w1" not in world.shard.memory.workers
 
 
-def test_the_time_of_a_room_goes_on_under_a_new_leader(world: World) -> None:
+def test_a_reservation_keeps_its_expiry_under_a_new_leader(world: World) -> None:
     full_of_p2(world)
     kept = room(world, "high")
     world.advance(50, heard=["w1"])

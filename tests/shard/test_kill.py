@@ -18,7 +18,7 @@ def test_a_killed_task_is_cancelled_once_its_process_is_gone(world: World) -> No
 
     answered = world.act(KillTask, task="a", why="it hangs")
 
-    assert (answered.reply, answered.detail) == (Reply.DONE, "its worker is asked to kill it")
+    assert answered.reply is Reply.DONE
     assert world.task("a").state is S.RUNNING
     assert world.stops("w1") == [(world.task("a").attempt_id, 0.0)]
 
@@ -26,7 +26,7 @@ def test_a_killed_task_is_cancelled_once_its_process_is_gone(world: World) -> No
     assert (world.task("a").state, world.task("a").because) == (S.CANCELLED, "it hangs")
 
 
-def test_a_killed_task_runs_again_and_the_try_does_not_count(world: World) -> None:
+def test_a_killed_task_is_requeued_and_the_attempt_does_not_count(world: World) -> None:
     world.given_running("a", on="w1", max_attempts=1)
     _, attempt = world.holder("a")
 
@@ -41,7 +41,7 @@ def test_a_killed_task_runs_again_and_the_try_does_not_count(world: World) -> No
     assert world.states() == {"a": S.SUCCEEDED}
 
 
-def test_what_succeeded_before_it_was_killed_counts(world: World) -> None:
+def test_a_success_before_the_kill_counts(world: World) -> None:
     """STA-8."""
     world.given_running("a", on="w1")
     world.act(KillTask, task="a")
@@ -52,7 +52,7 @@ def test_what_succeeded_before_it_was_killed_counts(world: World) -> None:
 
 
 @pytest.mark.parametrize("again", [True, False])
-def test_what_has_not_started_is_called_back(world: World, again: bool) -> None:
+def test_an_unstarted_task_is_recalled(world: World, again: bool) -> None:
     world.register("w1")
     world.given_run(task("a"))
     _, attempt = world.holder("a")
@@ -64,7 +64,7 @@ def test_what_has_not_started_is_called_back(world: World, again: bool) -> None:
     assert world.task("a").state is (S.ASSIGNED if again else S.CANCELLED)
 
 
-def test_a_kill_brings_a_stop_forward_and_never_puts_it_off(world: World) -> None:
+def test_a_kill_brings_a_stop_forward_and_never_postpones_it(world: World) -> None:
     world.given_running("a", on="w1")
     _, attempt = world.holder("a")
     world.act(CancelTask, task="a", why="no longer needed")
@@ -98,7 +98,7 @@ def test_a_task_that_is_evicted_is_killed_sooner_and_runs_again(world: World) ->
     assert (stop.kind, stop.kill_at) == (StopKind.EVICT, world.now)
 
 
-def test_a_task_that_is_too_slow_is_not_counted_against_if_a_person_lets_it_run_again(world: World) -> None:
+def test_a_timed_out_task_requeued_by_a_person_has_no_failed_attempt(world: World) -> None:
     world.given_running("a", on="w1", timeout_seconds=5.0)
     world.advance(6, heard=["w1"])
 
@@ -126,21 +126,22 @@ def test_a_task_that_is_being_cancelled_does_not_run_again(world: World) -> None
     answered = world.act(KillTask, task="a", again=True)
 
     assert answered.reply is Reply.REFUSED
-    assert answered.detail == "the task is being cancelled: it can be killed, and not run again"
+    assert "being cancelled" in answered.detail
 
 
-def test_only_what_has_a_process_can_be_killed(world: World) -> None:
+def test_only_a_task_with_a_process_can_be_killed(world: World) -> None:
     world.register("w1")
     run = world.submit(chain("a", "b"))
 
-    assert world.act(KillTask, task="b").detail == "the task is PENDING: it has no process that could be killed"
+    unstarted = world.act(KillTask, task="b")
+    assert (unstarted.reply, "the task is PENDING" in unstarted.detail) == (Reply.REFUSED, True)
     world.run_through("a", "b")
     over = world.act(KillTask, run, task="b")
-    assert (over.reply, over.detail) == (Reply.REFUSED, "the run is SUCCEEDED: no task of it runs any more")
+    assert (over.reply, "the run is SUCCEEDED" in over.detail) == (Reply.REFUSED, True)
 
 
 @pytest.mark.parametrize("grace", [-1.0, 3_601.0, float("nan")])
-def test_a_grace_that_is_none_is_refused(world: World, grace: float) -> None:
+def test_an_invalid_grace_period_is_refused(world: World, grace: float) -> None:
     world.given_running("a", on="w1")
 
     assert world.act(KillTask, task="a", grace_seconds=grace).reply is Reply.REFUSED

@@ -11,8 +11,8 @@ from tests.shard.world import World
 S = TaskState
 
 
-def test_a_task_runs_where_the_one_ran_that_it_must_be_near_to(world: World) -> None:
-    """PLC-3: also when that one is over, and there is room elsewhere."""
+def test_a_task_runs_on_the_worker_of_its_affinity_target(world: World) -> None:
+    """PLC-3: also when that one has ended, and there is capacity elsewhere."""
     world.register("w1", cores=2)
     world.register("w2", cores=8)
     world.submit(job(task("a", resources=cores(4)), task("b", "a", near=("a",))))
@@ -22,8 +22,8 @@ def test_a_task_runs_where_the_one_ran_that_it_must_be_near_to(world: World) -> 
     assert world.task("b").worker_id == "w2"
 
 
-def test_a_task_waits_for_the_worker_that_it_must_be_near_to(world: World) -> None:
-    """PLC-3: somebody else took its room, and others are free."""
+def test_a_task_waits_for_the_worker_of_its_affinity_target(world: World) -> None:
+    """PLC-3: another task took its capacity, and other workers are free."""
     world.register("w1")
     world.submit(job(task("a"), task("b", "a", near=("a",))))
     world.start("a")
@@ -36,8 +36,8 @@ def test_a_task_waits_for_the_worker_that_it_must_be_near_to(world: World) -> No
     assert world.task("b").worker_id == "w1"
 
 
-def test_while_nothing_has_started_a_task_may_be_anywhere(world: World) -> None:
-    """PLC-3: those that never started don't matter."""
+def test_affinity_does_not_apply_before_the_target_has_started(world: World) -> None:
+    """PLC-3: tasks that never started do not count."""
     world.submit(job(task("a"), task("b", near=("a",))))
     world.register("w1")
     world.register("w2")
@@ -45,8 +45,8 @@ def test_while_nothing_has_started_a_task_may_be_anywhere(world: World) -> None:
     assert {world.task("a").worker_id, world.task("b").worker_id} == {"w1", "w2"}
 
 
-def test_if_the_worker_is_gone_a_task_may_be_anywhere(world: World) -> None:
-    """What it was to be near to is gone with it."""
+def test_affinity_does_not_apply_if_the_worker_is_gone(world: World) -> None:
+    """Its affinity target is gone."""
     world.register("w1")
     world.submit(job(task("a"), task("b", "a", near=("a",))))
     world.start("a")
@@ -59,7 +59,7 @@ def test_if_the_worker_is_gone_a_task_may_be_anywhere(world: World) -> None:
     assert world.task("b").worker_id == "w2"
 
 
-def test_tasks_that_must_be_apart_are(world: World) -> None:
+def test_anti_affinity_keeps_tasks_on_different_workers(world: World) -> None:
     """PLC-3: as long as the other is there."""
     world.register("w1", cores=4)
     world.submit(job(task("a"), task("b", apart=("a",))))
@@ -69,8 +69,8 @@ def test_tasks_that_must_be_apart_are(world: World) -> None:
     assert world.task("b").worker_id == "w1"
 
 
-def test_a_fan_out_that_is_apart_from_itself_is_spread(world: World) -> None:
-    """PLC-3: one on each worker, and the rest when they are over."""
+def test_a_fan_out_with_anti_affinity_to_itself_is_spread(world: World) -> None:
+    """PLC-3: one on each worker, and the rest when they have ended."""
     for name in ("w1", "w2"):
         world.register(name, cores=4)
     world.submit(job(task("each", for_each="params.many", apart=("each",))), params='{"many": 4}')
@@ -81,7 +81,7 @@ def test_a_fan_out_that_is_apart_from_itself_is_spread(world: World) -> None:
     assert sorted(str(one.worker_id) for one in world.members("each") if one.worker_id) == ["w1", "w2"]
 
 
-def test_other_runs_of_the_job_don_t_matter(world: World) -> None:
+def test_affinity_ignores_other_runs_of_the_job(world: World) -> None:
     """PLC-3: each run is for itself."""
     world.register("w1", cores=4)
     first, second = (world.submit(job(task("a"), task("b", apart=("a",)))) for _ in range(2))
@@ -91,7 +91,7 @@ def test_other_runs_of_the_job_don_t_matter(world: World) -> None:
     assert world.task("b", second).state is S.QUEUED
 
 
-def test_a_task_prefers_the_worker_where_what_it_needs_ran(world: World) -> None:
+def test_a_task_prefers_the_worker_of_its_upstream(world: World) -> None:
     """PLC-2: the other would be the tighter fit."""
     world.register("large", cores=8)
     world.submit(job(task("a", resources=cores(4)), task("b", "a")))
@@ -104,7 +104,7 @@ def test_a_task_prefers_the_worker_where_what_it_needs_ran(world: World) -> None
 
 
 def test_a_run_is_spread_over_zones(world: World) -> None:
-    """PLC-2: the second task goes where the run has nothing yet."""
+    """PLC-2: the second task goes to a zone without tasks of the run."""
     world.register("w1", cores=4, zone="one")
     world.submit(job(task("a"), task("b"), task("c", "a")))
     world.register("w2", cores=4, zone="two")

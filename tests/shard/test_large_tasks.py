@@ -1,4 +1,4 @@
-"""Room is kept for a task that is larger than what becomes free at a time (PLC-6)."""
+"""Reservations for tasks that are larger than what becomes free at a time (PLC-6)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_large_task_beyond_the_guarantee_of_its_tenant_is_not_starved(
 
 
 def until_it_starts(world: World, name: str) -> None:
-    """Each second one task ends, and what is placed then starts; for 12 seconds at most."""
+    """Each second one task ends, and placed tasks start; for 12 seconds at most."""
     for _ in range(12):
         world.advance(1, heard=["w1"])
         world.succeed(world.names(S.RUNNING)[0])
@@ -57,7 +57,7 @@ def until_it_starts(world: World, name: str) -> None:
 
 
 def waits_for_two_cores(world: World) -> None:
-    """A P2 of two cores that has room kept on the only worker, of which one core is free by now."""
+    """A P2 of two cores with a reservation on the only worker, of which one core is free by now."""
     world.register("w1", cores=2)
     running(world, "small", 2, P2)
     submit(world, "large", 1, P2, resources=cores(2))
@@ -69,7 +69,7 @@ def waits_for_two_cores(world: World) -> None:
     assert world.names(S.ASSIGNED) == []
 
 
-def test_room_that_is_kept_for_what_is_large_is_not_given_to_its_like(world: World) -> None:
+def test_a_reservation_of_a_large_task_is_not_given_to_its_peers(world: World) -> None:
     waits_for_two_cores(world)
 
     submit(world, "other", 3, P2)
@@ -80,8 +80,8 @@ def test_room_that_is_kept_for_what_is_large_is_not_given_to_its_like(world: Wor
 
 
 @pytest.mark.parametrize("priority", [P0, P1])
-def test_what_is_more_important_has_it_at_once(world: World, priority: Priority) -> None:
-    """Nobody was stopped for it: strict priority goes before. It does not wait anew until room is kept for it again."""
+def test_a_higher_priority_takes_the_reservation_at_once(world: World, priority: Priority) -> None:
+    """Nothing was preempted for it: strict priority goes first. It does not wait again for a new reservation."""
     waits_for_two_cores(world)
     kept = world.task("large20").reserved
 
@@ -91,7 +91,7 @@ def test_what_is_more_important_has_it_at_once(world: World, priority: Priority)
     assert world.task("large20").reserved not in (None, kept)
 
 
-def test_at_most_one_such_room_at_each_priority(world: World) -> None:
+def test_at_most_one_starvation_reservation_per_priority(world: World) -> None:
     for worker in ("w1", "w2"):
         world.register(worker, cores=2)
     running(world, "small", 4, P2)
@@ -103,7 +103,7 @@ def test_at_most_one_such_room_at_each_priority(world: World) -> None:
     assert len([one for one in world.ledger.tasks.values() if one.reserved is not None]) == 1
 
 
-def test_what_fits_no_worker_has_none_kept(world: World) -> None:
+def test_a_task_that_fits_no_worker_gets_no_reservation(world: World) -> None:
     world.register("w1", cores=2)
     running(world, "small", 2, P2)
     submit(world, "huge", 1, P2, resources=cores(3))

@@ -1,4 +1,4 @@
-"""Workers leave in order, and the second watch over those that did not (WRK-9, LIV-1)."""
+"""Clean shutdown of workers, and the second check for those that vanished (WRK-9, LIV-1)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_worker_that_leaves_gets_nothing_new_and_finishes_what_it_has(world: W
     assert world.task("first").state is S.SUCCEEDED
 
 
-def test_what_a_leaving_worker_lets_go_of_runs_elsewhere_and_is_no_loss(world: World) -> None:
+def test_a_task_stopped_by_a_leaving_worker_is_requeued_without_a_loss(world: World) -> None:
     """However often a fleet is renewed, a long task does not fail for it."""
     world.register("w1")
     world.given_run(task("long"))
@@ -45,8 +45,8 @@ def test_what_a_leaving_worker_lets_go_of_runs_elsewhere_and_is_no_loss(world: W
     assert {attempt.end for attempt in world.ledger.attempts.values()} == {AttemptEnd.STOPPED}
 
 
-def test_a_worker_that_comes_back_has_not_left(world: World) -> None:
-    """Leaving belongs to a session; it is no hold."""
+def test_a_worker_that_registers_again_is_not_leaving(world: World) -> None:
+    """Leaving belongs to a session; it is not a cordon."""
     world.register("w1")
     world.settle(world.say(happened.WorkerLeaving, "w1"))
     world.reload()
@@ -58,7 +58,7 @@ def test_a_worker_that_comes_back_has_not_left(world: World) -> None:
     assert world.task("a").worker_id == "w1"
 
 
-def test_a_worker_that_says_goodbye_is_forgotten_at_once(world: World) -> None:
+def test_a_worker_that_shuts_down_is_forgotten_at_once(world: World) -> None:
     world.register("w1")
 
     world.settle(world.say(happened.WorkerGone, "w1"))
@@ -68,8 +68,8 @@ def test_a_worker_that_says_goodbye_is_forgotten_at_once(world: World) -> None:
     assert world.workers["w1"].closed
 
 
-def test_what_a_worker_left_behind_runs_elsewhere(world: World) -> None:
-    """As if it had come back without it: what ran is lost, what had not started is queued again."""
+def test_tasks_left_by_a_worker_are_requeued(world: World) -> None:
+    """As if it had registered without them: started tasks are lost, the others are queued again."""
     world.register("w1", cores=2)
     world.given_run(task("ran"))
     world.given_run(task("waited"))
@@ -84,7 +84,7 @@ def test_what_a_worker_left_behind_runs_elsewhere(world: World) -> None:
     assert world.ledger.attempts[waited].end is AttemptEnd.RETURNED
 
 
-def test_a_worker_that_goes_and_comes_often_is_watched_once(world: World) -> None:
+def test_a_worker_that_reconnects_often_has_one_silence_timer(world: World) -> None:
     """A timer of an older stay does nothing."""
     for _ in range(5):
         world.register("w1")
@@ -99,7 +99,7 @@ def test_a_worker_that_goes_and_comes_often_is_watched_once(world: World) -> Non
     assert [timer for timer in world.shard.due(world.now) if getattr(timer, "kind", "") is TimerKind.SILENCE] == []
 
 
-def test_a_goodbye_of_an_older_session_means_nothing(world: World) -> None:
+def test_a_shutdown_of_an_older_session_is_ignored(world: World) -> None:
     world.given_running("a", on="w1")
     late = world.say(happened.WorkerGone, "w1")
     world.reconnect("w1")
@@ -113,11 +113,11 @@ def test_a_goodbye_of_an_older_session_means_nothing(world: World) -> None:
 
 
 def unheard(world: World, worker: str) -> happened.WorkerUnheard:
-    """The rows say that nobody has heard of a worker for long."""
+    """The rows say that a worker has been silent for long."""
     return happened.WorkerUnheard(row=world.ledger.workers[worker])
 
 
-def test_a_worker_without_a_timer_is_given_up_for_what_the_rows_say(world: World) -> None:
+def test_a_worker_without_a_timer_is_marked_lost_by_its_row(world: World) -> None:
     """LIV-1: two independent watches."""
     world.given_running("a", on="w1")
     world.shard.memory.lengths.pop_due(float("inf"), 1_000)
@@ -131,7 +131,7 @@ def test_a_worker_without_a_timer_is_given_up_for_what_the_rows_say(world: World
     assert world.ledger.workers["w1"].status == WorkerStatus.LOST
 
 
-def test_a_worker_that_the_shard_has_heard_of_is_not_given_up_for_a_row(world: World) -> None:
+def test_a_worker_with_a_recent_heartbeat_is_not_marked_lost_by_its_row(world: World) -> None:
     """I-16: the notes may have failed."""
     world.given_running("a", on="w1")
     world.advance(20, heard=["w1"])
@@ -141,8 +141,8 @@ def test_a_worker_that_the_shard_has_heard_of_is_not_given_up_for_a_row(world: W
     assert world.task("a").state is S.RUNNING
 
 
-def test_a_worker_that_is_heard_of_in_the_turn_that_names_it_silent_is_not_given_up(world: World) -> None:
-    """I-16: a turn is open while the batch before it is being written, and that may take seconds."""
+def test_a_heartbeat_in_the_same_turn_keeps_a_worker_that_its_row_calls_silent(world: World) -> None:
+    """I-16: a turn is open while the previous batch is being written, which may take seconds."""
     world.given_running("a", on="w1")
     world.shard.memory.lengths.pop_due(float("inf"), 1_000)
     world.advance(30)
@@ -153,7 +153,7 @@ def test_a_worker_that_is_heard_of_in_the_turn_that_names_it_silent_is_not_given
     assert world.ledger.workers["w1"].status == WorkerStatus.READY
 
 
-def test_a_silent_worker_is_given_up_also_when_events_are_taken_alone(world: World) -> None:
+def test_a_silent_worker_is_marked_lost_when_events_are_applied_one_at_a_time(world: World) -> None:
     world.given_running("a", on="w1")
     world.shard.memory.lengths.pop_due(float("inf"), 1_000)
     world.advance(30)
@@ -164,8 +164,8 @@ def test_a_silent_worker_is_given_up_also_when_events_are_taken_alone(world: Wor
     assert world.ledger.workers["w1"].status == WorkerStatus.LOST
 
 
-def test_nobody_is_given_up_before_a_new_leader_could_hear(world: World) -> None:
-    """I-42: fifteen seconds of receiving come first."""
+def test_a_new_leader_marks_no_worker_lost_before_the_grace_period(world: World) -> None:
+    """I-42: only after fifteen seconds of receiving."""
     world.given_running("a", on="w1")
     world.register("w2")
     world.new_leader()
@@ -177,8 +177,8 @@ def test_nobody_is_given_up_before_a_new_leader_could_hear(world: World) -> None
     assert world.ledger.workers["w2"].status == WorkerStatus.READY
 
 
-def test_the_row_of_a_worker_that_never_came_to_this_leader_is_put_right(world: World) -> None:
-    """It held nothing, so nobody expected it; its hold stays."""
+def test_the_row_of_a_worker_that_never_registered_is_corrected(world: World) -> None:
+    """It held nothing, so it was not expected; its cordon stays."""
     world.register("w1", cores=3)
     world.settle(happened.CordonWorker(worker="w1", by="ann"))
     row = world.ledger.workers["w1"]
@@ -192,8 +192,8 @@ def test_the_row_of_a_worker_that_never_came_to_this_leader_is_put_right(world: 
     assert found.last_heard_at == row.last_heard_at
 
 
-def test_a_row_that_was_read_before_a_person_acted_does_not_undo_the_act(world: World) -> None:
-    """The hold is as the shard knows it, not as the sweep has read it."""
+def test_a_stale_row_does_not_undo_an_action(world: World) -> None:
+    """The cordon is that of the shard, not that of the stale row."""
     world.register("w1")
     world.settle(happened.DrainWorker(worker="w1", by="ann"))
     world.new_leader()
@@ -207,8 +207,8 @@ def test_a_row_that_was_read_before_a_person_acted_does_not_undo_the_act(world: 
 
 
 @pytest.mark.parametrize("turns", [1, 2])
-def test_a_worker_that_comes_while_its_row_is_put_right_is_ready(world: World, turns: int) -> None:
-    """In one turn or in two: its row says how it was left."""
+def test_a_worker_that_registers_while_its_row_is_corrected_is_ready(world: World, turns: int) -> None:
+    """In one turn or in two: its row has its state before."""
     world.register("w1")
     world.new_leader()
     world.advance(15)
@@ -228,7 +228,7 @@ def test_a_worker_that_comes_while_its_row_is_put_right_is_ready(world: World, t
     assert world.ledger.workers["w1"].status == WorkerStatus.READY
 
 
-def test_the_row_of_a_lost_worker_says_when_it_was_last_heard_of(world: World) -> None:
+def test_the_row_of_a_lost_worker_has_its_last_heartbeat(world: World) -> None:
     world.register("w1")
     world.advance(4, heard=["w1"])
     heard_at = world.now

@@ -1,4 +1,4 @@
-"""A task takes long, gets nowhere, or wants more time (LIV-2, LIV-4)."""
+"""Timeouts, stalls and extensions (LIV-2, LIV-4)."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ S = TaskState
 
 
 def alerts(world: World, kind: AlertKind) -> list[Alert]:
-    """What people were told, in order."""
+    """All alerts, in order."""
     found = [msgspec.json.decode(row.payload, type=Alert) for row in world.ledger.outbox if row.kind == "alert"]
     return [alert for alert in found if alert.kind is kind]
 
 
 def moves(world: World, name: str, percent: float, *, note: str = "") -> None:
-    """A task says how far it is."""
+    """A task reports progress."""
     worker, attempt = world.holder(name)
     world.settle(world.say(happened.WorkerBeat, worker, progress=(Progress(attempt, percent, note),)))
 
 
 def asks(world: World, name: str, seconds: float) -> Extended:
-    """A task asks for so many seconds from now on; returns the answer."""
+    """A task requests more seconds; return the reply."""
     worker, attempt = world.holder(name)
     world.settle(world.say(happened.MoreTimeAsked, worker, attempt=attempt, seconds=seconds))
     answer = world.said_to(worker, Extended)[-1]
@@ -48,8 +48,8 @@ def stop_of(world: World, name: str) -> StopKind | None:
 # the soft limit
 
 
-def test_its_owner_is_told_once_when_a_task_takes_long(world: World) -> None:
-    """LIV-4: and again when that is over; the task itself goes on."""
+def test_the_soft_limit_raises_one_alert(world: World) -> None:
+    """LIV-4: it is resolved at the end; the task continues."""
     world.given_running("extract", on="w1", expected_seconds=40)
     world.advance(seconds=79, heard=["w1"])
     assert alerts(world, AlertKind.RUNNING_LONG) == []
@@ -57,7 +57,7 @@ def test_its_owner_is_told_once_when_a_task_takes_long(world: World) -> None:
     world.advance(seconds=20, heard=["w1"])
     (alert,) = alerts(world, AlertKind.RUNNING_LONG)
     assert (alert.tenant, alert.resolved) == ("acme", False)
-    assert alert.summary == "extract runs for longer than 80 s"
+    assert ("extract" in alert.summary, "80 s" in alert.summary) == (True, True)
     assert stop_of(world, "extract") is None
 
     world.succeed("extract")
@@ -65,7 +65,7 @@ def test_its_owner_is_told_once_when_a_task_takes_long(world: World) -> None:
 
 
 def test_the_hard_limit_follows_the_soft_one(world: World) -> None:
-    """Three times what is expected, from the start on."""
+    """Three times the expected duration, from the start."""
     world.given_running("extract", on="w1", expected_seconds=40)
     world.advance(seconds=119, heard=["w1"])
     assert stop_of(world, "extract") is None
@@ -74,8 +74,8 @@ def test_the_hard_limit_follows_the_soft_one(world: World) -> None:
     assert stop_of(world, "extract") is StopKind.TIMEOUT
 
 
-def test_a_task_that_is_in_time_is_nobodys_concern(world: World) -> None:
-    """No alert, and so none that is over."""
+def test_a_task_within_its_limit_raises_no_alert(world: World) -> None:
+    """No alert, and none to resolve."""
     world.given_running("extract", on="w1", expected_seconds=40)
     world.advance(seconds=79, heard=["w1"])
     world.succeed("extract")
@@ -83,7 +83,7 @@ def test_a_task_that_is_in_time_is_nobodys_concern(world: World) -> None:
     assert alerts(world, AlertKind.RUNNING_LONG) == []
 
 
-def test_a_new_leader_tells_the_end_of_what_an_older_one_told(world: World) -> None:
+def test_a_new_leader_resolves_alerts_of_an_older_one(world: World) -> None:
     """The alert would stay open for ever."""
     world.given_running("extract", on="w1", expected_seconds=40)
     world.advance(seconds=90, heard=["w1"])
@@ -96,7 +96,7 @@ def test_a_new_leader_tells_the_end_of_what_an_older_one_told(world: World) -> N
 
 
 def test_the_limit_after_a_timeout_is_longer(world: World) -> None:
-    """RTY-1: again, with a longer limit, which the worker is told."""
+    """RTY-1: retried with a longer limit, which is in the assignment."""
     world.given_running("extract", on="w1", timeout_seconds=30.0, retry_delay_seconds=1.0)
     world.advance(seconds=30, heard=["w1"])
     world.stop("extract")
@@ -116,8 +116,8 @@ def test_the_limit_after_a_timeout_is_longer(world: World) -> None:
 # progress
 
 
-def test_a_task_that_lives_and_gets_nowhere_is_stopped_and_tried_again(world: World) -> None:
-    """LIV-2: its worker is heard of all the time, and says the same all the time."""
+def test_a_stalled_task_is_stopped_and_retried(world: World) -> None:
+    """LIV-2: its worker has heartbeats all the time, with the same progress."""
     world.given_running("extract", on="w1", retry_delay_seconds=1.0)
     moves(world, "extract", 10)
     for _ in range(59):
@@ -128,7 +128,7 @@ def test_a_task_that_lives_and_gets_nowhere_is_stopped_and_tried_again(world: Wo
     world.advance(seconds=10, heard=["w1"])
     assert stop_of(world, "extract") is StopKind.STALL
     (alert,) = alerts(world, AlertKind.STALLED)
-    assert alert.summary == "extract is stuck and was stopped: it made no progress for 600 s"
+    assert ("extract" in alert.summary, "600 s" in alert.summary) == (True, True)
 
     world.stop("extract")
     assert world.task("extract").tries == 1
@@ -147,15 +147,15 @@ def test_progress_of_any_kind_keeps_a_task_alive(world: World) -> None:
     assert stop_of(world, "extract") is None
 
 
-def test_a_task_that_says_nothing_of_progress_is_not_stuck(world: World) -> None:
+def test_a_task_that_never_reports_progress_is_not_stalled(world: World) -> None:
     """LIV-2: off unless it reports progress."""
     world.given_running("extract", on="w1")
     world.advance(seconds=700, heard=["w1"])
     assert stop_of(world, "extract") is None
 
 
-def test_a_task_that_should_make_progress_is_watched_from_its_start(world: World) -> None:
-    """`stall_seconds` says that there will be some."""
+def test_a_task_with_a_stall_limit_is_monitored_from_its_start(world: World) -> None:
+    """`stall_seconds` promises progress."""
     world.given_running("extract", on="w1", stall_seconds=60, max_attempts=1)
     world.advance(seconds=59, heard=["w1"])
     assert stop_of(world, "extract") is None
@@ -167,7 +167,7 @@ def test_a_task_that_should_make_progress_is_watched_from_its_start(world: World
     assert world.task("extract").because == "its only try made no progress for 60 s"
 
 
-def test_a_stall_of_ours_is_not_held_against_a_task(world: World) -> None:
+def test_a_stall_of_the_shard_does_not_count_against_a_task(world: World) -> None:
     """Seconds that the shard did not live through don't count."""
     world.given_running("extract", on="w1", stall_seconds=60)
     moves(world, "extract", 10)
@@ -177,8 +177,8 @@ def test_a_stall_of_ours_is_not_held_against_a_task(world: World) -> None:
 
 
 @pytest.mark.parametrize("within_the_term", [True, False])
-def test_whoever_leads_watches_over_progress(world: World, within_the_term: bool) -> None:
-    """From the loading on, or, for what is only said by the task, from its next word on."""
+def test_a_new_leader_monitors_progress(world: World, within_the_term: bool) -> None:
+    """From loading on, or, if only the task reports progress, from its next report on."""
     world.given_running("extract", on="w1", retry_delay_seconds=1.0)
     moves(world, "extract", 10)
     world.advance(seconds=500, heard=["w1"])
@@ -195,7 +195,7 @@ def test_whoever_leads_watches_over_progress(world: World, within_the_term: bool
     assert stop_of(world, "extract") is StopKind.STALL
 
 
-def test_a_stuck_task_that_is_lost_has_had_its_try(world: World) -> None:
+def test_a_stalled_task_that_is_lost_counts_as_an_attempt(world: World) -> None:
     """As with a timeout: neither count alone would bound it."""
     world.given_running("extract", on="w1", stall_seconds=20)
     world.advance(seconds=20, heard=["w1"])
@@ -206,8 +206,8 @@ def test_a_stuck_task_that_is_lost_has_had_its_try(world: World) -> None:
 # more time
 
 
-def test_a_task_that_makes_progress_gets_more_time(world: World) -> None:
-    """LIV-4: so many seconds from now on, in the row, and its old limit ends nothing."""
+def test_a_task_that_makes_progress_is_extended(world: World) -> None:
+    """LIV-4: counted from now, in the row, and the old limit ends nothing."""
     world.given_running("extract", on="w1", timeout_seconds=30.0)
     world.advance(seconds=20, heard=["w1"])
     moves(world, "extract", 50)
@@ -223,8 +223,8 @@ def test_a_task_that_makes_progress_gets_more_time(world: World) -> None:
     assert stop.why == "it took longer than 80 s"
 
 
-def test_asking_twice_is_asking_once(world: World) -> None:
-    """A message may come twice."""
+def test_a_repeated_extension_request_changes_nothing(world: World) -> None:
+    """A message may arrive twice."""
     world.given_running("extract", on="w1", timeout_seconds=30.0)
     moves(world, "extract", 50)
     asks(world, "extract", 60)
@@ -232,11 +232,11 @@ def test_asking_twice_is_asking_once(world: World) -> None:
     assert world.task("extract").trail == Trail(limit_seconds=60.0)
 
 
-def test_a_task_that_makes_no_progress_gets_none(world: World) -> None:
-    """It is told why, and what it has left."""
+def test_a_task_without_progress_is_not_extended(world: World) -> None:
+    """The reply has the reason, and the time left."""
     world.given_running("extract", on="w1", timeout_seconds=30.0, stall_seconds=15.0)
     answer = asks(world, "extract", 60)
-    assert (answer.seconds, answer.because) == (30.0, "it has not said how far it is")
+    assert (answer.seconds, "progress" in answer.because) == (30.0, True)
 
     moves(world, "extract", 50)
     world.advance(seconds=14, heard=["w1"])
@@ -245,7 +245,7 @@ def test_a_task_that_makes_no_progress_gets_none(world: World) -> None:
     assert "it is being stopped" in asks(world, "extract", 60).because
 
 
-def test_a_task_gets_at_most_ten_times_its_limit(world: World) -> None:
+def test_extensions_are_limited_to_ten_times_the_limit(world: World) -> None:
     """Also by asking again and again."""
     world.given_running("extract", on="w1", timeout_seconds=10.0)
     for number in range(9):
@@ -253,13 +253,13 @@ def test_a_task_gets_at_most_ten_times_its_limit(world: World) -> None:
         asks(world, "extract", 1000)
         world.advance(seconds=10, heard=["w1"])
     assert world.task("extract").trail == Trail(limit_seconds=100.0)
-    assert asks(world, "extract", 1000).because == "it may run for 100 s in all"
+    assert "100 s" in asks(world, "extract", 1000).because
 
     world.advance(seconds=10, heard=["w1"])
     assert stop_of(world, "extract") is StopKind.TIMEOUT
 
 
-def test_more_time_outlives_its_leader(world: World) -> None:
+def test_an_extension_survives_a_change_of_leader(world: World) -> None:
     """It is in the row."""
     world.given_running("extract", on="w1", timeout_seconds=30.0)
     moves(world, "extract", 50)
@@ -273,7 +273,7 @@ def test_more_time_outlives_its_leader(world: World) -> None:
     assert stop_of(world, "extract") is StopKind.TIMEOUT
 
 
-def test_who_no_longer_holds_a_task_gets_no_time_for_it(world: World) -> None:
+def test_a_worker_can_not_extend_a_task_it_no_longer_holds(world: World) -> None:
     """LIV-5: it is told to stop."""
     world.given_running("extract", on="w1")
     _, attempt = world.holder("extract")
@@ -283,7 +283,7 @@ def test_who_no_longer_holds_a_task_gets_no_time_for_it(world: World) -> None:
 
 
 def extend(world: World, seconds: float) -> tuple[Reply, str]:
-    """A person gives the only task more time."""
+    """A person extends the only task."""
     run = world.run()
     event = happened.ExtendTask(
         run_id=run.id, by="ann", ticket=99, task_id=world.task("extract").id, seconds=seconds
@@ -293,12 +293,13 @@ def extend(world: World, seconds: float) -> tuple[Reply, str]:
     return answer.reply, answer.detail
 
 
-def test_a_person_gives_a_task_more_time(world: World) -> None:
-    """Whether or not it makes progress, and more than it could have asked for itself."""
+def test_a_person_extends_a_task(world: World) -> None:
+    """With or without progress, and by more than the task could request."""
     world.given_running("extract", on="w1", timeout_seconds=10.0)
     world.advance(seconds=5, heard=["w1"])
-    assert extend(world, 500) == (Reply.DONE, "it has 500 s from now on")
-    assert extend(world, 400) == (Reply.ALREADY, "it may run for 505 s in all")
+    assert extend(world, 500) == (Reply.DONE, "500 s left")
+    reply, detail = extend(world, 400)
+    assert (reply, "505 s" in detail) == (Reply.ALREADY, True)
     assert extend(world, -1)[0] is Reply.REFUSED
     (told,) = world.said_to("w1", Extended)
     assert told == Extended(world.holder("extract")[1], 500.0)
@@ -310,9 +311,9 @@ def test_a_person_gives_a_task_more_time(world: World) -> None:
     assert extend(world, 1000)[0] is Reply.REFUSED
 
 
-def test_what_does_not_run_gets_no_time(world: World) -> None:
+def test_a_task_that_does_not_run_can_not_be_extended(world: World) -> None:
     """There is nothing to extend."""
     world.given_running("extract", on="w1", max_attempts=2)
     world.fail("extract")
     reply, detail = extend(world, 60)
-    assert (reply, detail) == (Reply.REFUSED, "the task is PENDING: only one that runs can get more time")
+    assert (reply, "the task is PENDING" in detail) == (Reply.REFUSED, True)

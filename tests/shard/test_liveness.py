@@ -1,4 +1,4 @@
-"""Workers fall silent, and come back (LIV-1, LIV-3, LIV-5, LIV-6)."""
+"""Silent workers and reconnects (LIV-1, LIV-3, LIV-5, LIV-6)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ S = TaskState
 
 
 def test_a_silent_worker_loses_its_task_when_the_lease_ends_and_not_before(world: World) -> None:
-    """LIV-1: w1 takes `extract` and is never heard of again."""
+    """LIV-1: w1 gets `extract` and is silent from then on."""
     world.given_running("extract", on="w1")
 
     world.advance(seconds=14)
@@ -29,7 +29,7 @@ def test_a_silent_worker_loses_its_task_when_the_lease_ends_and_not_before(world
     assert world.task("extract").because == "w1 was silent for 15 s"
 
 
-def test_a_worker_that_beats_keeps_its_task_for_ever(world: World) -> None:
+def test_a_worker_with_heartbeats_keeps_its_task(world: World) -> None:
     """LIV-1: fifteen seconds of silence are needed, not fifteen seconds."""
     world.given_running("extract", on="w1")
 
@@ -51,7 +51,7 @@ def test_a_silent_worker_gets_nothing_new_after_ten_seconds(world: World) -> Non
     assert world.shard.memory.workers["w1"].status is WorkerStatus.SUSPECT
 
 
-def test_a_suspect_that_speaks_gets_work_at_once(world: World) -> None:
+def test_a_suspect_worker_gets_work_after_its_next_heartbeat(world: World) -> None:
     """LIV-1: a beat is enough to be trusted again."""
     world.register("w1")
     world.advance(seconds=12)
@@ -64,7 +64,7 @@ def test_a_suspect_that_speaks_gets_work_at_once(world: World) -> None:
 
 
 @pytest.mark.parametrize("report", ["received", "started", "ended"])
-def test_every_report_counts_as_a_sign_of_life(world: World, report: str) -> None:
+def test_every_report_counts_as_a_heartbeat(world: World, report: str) -> None:
     """LIV-1: a worker that reports need not beat."""
     world.register("w1", cores=2)
     world.given_run(task("a"))
@@ -80,7 +80,7 @@ def test_every_report_counts_as_a_sign_of_life(world: World, report: str) -> Non
     assert world.task("a").worker_id == "w1"
 
 
-def test_a_stall_of_ours_ends_nothing(world: World) -> None:
+def test_a_stall_of_the_shard_expires_nothing(world: World) -> None:
     """LIV-1, I-16, I-42: a turn counts for two seconds at most, however long we slept."""
     world.given_running("extract", on="w1")
 
@@ -108,8 +108,8 @@ def test_a_clock_that_goes_back_counts_for_nothing(world: World) -> None:
     assert world.task("extract").state is S.QUEUED
 
 
-def test_an_assignment_that_is_not_received_goes_back_to_the_queue_after_thirty_seconds(world: World) -> None:
-    """LIV-3: w1 lives, and has never heard of `extract`."""
+def test_an_unacknowledged_assignment_is_requeued_after_thirty_seconds(world: World) -> None:
+    """LIV-3: w1 is alive, but never got `extract`."""
     world.register("w1")
     world.given_run(task("extract"))
     (_, attempt) = world.holder("extract")
@@ -123,8 +123,8 @@ def test_an_assignment_that_is_not_received_goes_back_to_the_queue_after_thirty_
     assert world.task("extract").attempt_id != attempt
 
 
-def test_a_worker_that_does_not_hear_what_it_is_sent_gets_nothing_more_until_it_registers_again(world: World) -> None:
-    """LIV-3: otherwise the best place for a task could be the one where it is never heard of."""
+def test_a_worker_that_acknowledges_nothing_gets_no_work_until_it_registers_again(world: World) -> None:
+    """LIV-3: otherwise the best worker for a task could be one that never receives it."""
     world.register("w1")
     world.given_run(task("extract"))
     world.advance(seconds=30, heard=["w1"])
@@ -134,8 +134,8 @@ def test_a_worker_that_does_not_hear_what_it_is_sent_gets_nothing_more_until_it_
     assert world.holder("extract")[0] == "w1"
 
 
-def test_an_assignment_that_was_received_may_wait_longer(world: World) -> None:
-    """LIV-3: received is enough, also long before it is started."""
+def test_an_acknowledged_assignment_may_wait_longer(world: World) -> None:
+    """LIV-3: the acknowledgment is enough, even long before the start."""
     world.register("w1")
     world.given_run(task("extract"))
     (_, attempt) = world.holder("extract")
@@ -146,7 +146,7 @@ def test_an_assignment_that_was_received_may_wait_longer(world: World) -> None:
     assert world.holder("extract") == ("w1", attempt)
 
 
-def test_a_receipt_and_a_silence_that_come_up_together_do_no_harm(world: World) -> None:
+def test_receipt_and_silence_timers_can_fire_together(world: World) -> None:
     """LIV-1, LIV-3: the worker falls silent so that both timers are due in one turn."""
     world.register("w1")
     world.given_run(task("extract"))
@@ -160,7 +160,7 @@ def test_a_receipt_and_a_silence_that_come_up_together_do_no_harm(world: World) 
     assert "w1" not in world.shard.memory.workers
 
 
-def test_an_assignment_not_received_is_taken_back_although_the_memory_was_loaded_again(world: World) -> None:
+def test_an_unacknowledged_assignment_is_requeued_after_a_reload(world: World) -> None:
     """LIV-3: the thirty seconds outlive a reload within the term."""
     world.register("w1")
     world.given_run(task("extract"))
@@ -173,8 +173,8 @@ def test_an_assignment_not_received_is_taken_back_although_the_memory_was_loaded
     assert world.ledger.attempts[attempt].end is AttemptEnd.RETURNED
 
 
-def test_a_worker_that_was_lost_and_returns_is_told_to_stop_what_is_no_longer_its_own(world: World) -> None:
-    """LIV-5: its work has gone elsewhere meanwhile."""
+def test_a_lost_worker_that_returns_is_told_to_stop_reassigned_attempts(world: World) -> None:
+    """LIV-5: its work has been reassigned in the meantime."""
     world.given_running("extract", on="w1")
     (_, attempt) = world.holder("extract")
     world.advance(seconds=15)
@@ -188,7 +188,7 @@ def test_a_worker_that_was_lost_and_returns_is_told_to_stop_what_is_no_longer_it
 
 
 def test_a_late_result_is_kept_and_changes_nothing(world: World) -> None:
-    """LIV-5, I-52: w1 finishes what w2 has begun again."""
+    """LIV-5, I-52: w1 finishes what was started again on w2."""
     world.given_running("extract", on="w1")
     (_, attempt) = world.holder("extract")
     world.advance(seconds=15)
@@ -206,7 +206,7 @@ def test_a_late_result_is_kept_and_changes_nothing(world: World) -> None:
     assert world.task("extract").state is S.RUNNING
 
 
-def test_a_result_that_is_repeated_is_answered_as_already_applied(world: World) -> None:
+def test_a_repeated_result_gets_the_verdict_already(world: World) -> None:
     """STA-2: the first answer may have been lost."""
     world.given_running("extract", on="w1")
     report = world.result("extract", Outcome.SUCCEEDED)
@@ -220,7 +220,7 @@ def test_a_result_that_is_repeated_is_answered_as_already_applied(world: World) 
     assert world.path("extract").count(S.SUCCEEDED) == 1
 
 
-def test_a_result_of_an_attempt_that_nobody_knows_is_answered_unknown(world: World) -> None:
+def test_a_result_of_an_unknown_attempt_gets_the_verdict_unknown(world: World) -> None:
     """I-54: a store that lost a moment may have forgotten it."""
     world.register("w1")
     world.settle(
@@ -233,7 +233,7 @@ def test_a_result_of_an_attempt_that_nobody_knows_is_answered_unknown(world: Wor
 
 
 @pytest.mark.parametrize("kind", [happened.AttemptStarted, happened.AttemptReturned])
-def test_a_worker_can_not_speak_for_another(world: World, kind: type[happened.WorkerEvent]) -> None:
+def test_a_worker_can_not_report_for_another(world: World, kind: type[happened.WorkerEvent]) -> None:
     """I-13: w2 names w1's attempt."""
     world.register("w1")
     world.given_run(task("extract"))
@@ -247,7 +247,7 @@ def test_a_worker_can_not_speak_for_another(world: World, kind: type[happened.Wo
 
 
 def test_a_result_from_the_wrong_worker_is_not_applied(world: World) -> None:
-    """I-13: and it is told that the attempt is not its own."""
+    """I-13: it is told that the attempt belongs to another worker."""
     world.given_running("extract", on="w1")
     world.register("w2")
     (_, attempt) = world.holder("extract")
@@ -260,8 +260,8 @@ def test_a_result_from_the_wrong_worker_is_not_applied(world: World) -> None:
     assert world.verdicts("w2")[attempt] is Verdict.SUPERSEDED
 
 
-def test_what_is_said_in_an_older_session_is_not_taken(world: World) -> None:
-    """The worker has registered again: only what it says now counts."""
+def test_events_of_an_older_session_are_dropped(world: World) -> None:
+    """The worker has registered again: only the new session counts."""
     world.register("w1")
     world.given_run(task("extract"))
     (_, attempt) = world.holder("extract")
@@ -274,8 +274,8 @@ def test_what_is_said_in_an_older_session_is_not_taken(world: World) -> None:
     assert not world.workers["w1"].closed
 
 
-def test_a_worker_that_nobody_knows_is_asked_to_register(world: World) -> None:
-    """After a loss, a beat of the old session closes the link."""
+def test_an_unknown_worker_has_to_register(world: World) -> None:
+    """After a loss, a heartbeat of the old session closes the link."""
     world.register("w1")
     world.advance(seconds=15)
 
@@ -284,8 +284,8 @@ def test_a_worker_that_nobody_knows_is_asked_to_register(world: World) -> None:
     assert world.workers["w1"].closed
 
 
-def test_a_new_leader_leaves_running_work_alone_and_hears_its_end(world: World) -> None:
-    """LIV-6: w1 comes back with what it runs, and goes on."""
+def test_a_new_leader_keeps_running_work_and_gets_its_result(world: World) -> None:
+    """LIV-6: w1 registers with what it runs, and continues."""
     world.given_running("extract", on="w1")
     (_, attempt) = world.holder("extract")
 
@@ -313,8 +313,8 @@ def test_a_new_leader_requeues_only_after_the_grace(world: World) -> None:
     assert world.task("extract").state is S.QUEUED
 
 
-def test_a_new_leader_takes_back_what_the_worker_does_not_have(world: World) -> None:
-    """LIV-6: the worker registers, and `extract` is not among what it holds."""
+def test_a_new_leader_requeues_what_the_worker_does_not_hold(world: World) -> None:
+    """LIV-6: the worker registers, and does not hold `extract`."""
     world.given_running("extract", on="w1")
     world.new_leader()
 
@@ -325,7 +325,7 @@ def test_a_new_leader_takes_back_what_the_worker_does_not_have(world: World) -> 
 
 
 def test_a_completion_that_happened_before_the_take_over_is_never_run_again(world: World) -> None:
-    """LIV-6: the worker still has the result, and says so in `holds`."""
+    """LIV-6: the worker still has the result, and lists it in `holds`."""
     run = world.given_running("extract", on="w1")
     world.new_leader()
 
@@ -337,7 +337,7 @@ def test_a_completion_that_happened_before_the_take_over_is_never_run_again(worl
 
 
 def test_a_task_that_is_lost_three_times_fails(world: World) -> None:
-    """RTY-5: losses are no tries, and have their own limit. One worker that goes again and again proves nothing."""
+    """RTY-5: losses do not count as attempts, and have their own limit. One flapping worker proves nothing."""
     run = world.submit(job(task("extract", max_attempts=1)))
     world.register("w1")
     for _ in range(3):
@@ -362,7 +362,7 @@ def test_an_assignment_that_never_started_is_not_counted_as_a_loss(world: World)
     assert world.task("extract").state is S.QUEUED
 
 
-def test_a_lost_worker_gives_all_of_its_room_back(world: World) -> None:
+def test_a_lost_worker_releases_all_of_its_capacity(world: World) -> None:
     """I-65: three leases, one of them not started."""
     world.register("w1", cores=3)
     run = world.submit(wide(3))

@@ -1,4 +1,4 @@
-"""Large work of one run is paced while others wait, and is not while nobody does (DAG-2, DAG-9)."""
+"""Large work of one run is paced only while other runs wait (DAG-2, DAG-9)."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ def many(n: int) -> JobSpec:
 
 
 def made(world: World) -> int:
-    """How many tasks of the fan-out there are."""
+    """Number of created fan-out members."""
     return sum(row.name == "part" for row in world.ledger.tasks.values())
 
 
 def given_others_wait(world: World, priority: Priority = Priority.P1) -> None:
-    """Somebody else's task is queued, and no worker is there."""
+    """A task of another run is queued, and there is no worker."""
     world.submit(job(task("other")), tenant="other", priority=priority)
 
 
-def test_a_fan_out_is_made_at_once_if_nobody_waits(world: World) -> None:
+def test_a_fan_out_is_created_at_once_if_no_other_run_waits(world: World) -> None:
     world.submit(many(WIDE), params=f'{{"n": {WIDE}}}')
     assert made(world) == WIDE
 
 
-def test_while_others_wait_it_is_a_burst_and_then_so_many_a_second(world: World) -> None:
+def test_a_fan_out_is_paced_after_a_burst_while_others_wait(world: World) -> None:
     given_others_wait(world)
     world.submit(many(WIDE), params=f'{{"n": {WIDE}}}')
     assert made(world) == GROWTH.burst + 1
@@ -52,7 +52,7 @@ def test_while_others_wait_it_is_a_burst_and_then_so_many_a_second(world: World)
 
 
 def test_a_second_fan_out_of_the_run_waits_behind_the_first_without_a_turn_after_another(world: World) -> None:
-    """L-5: it is nobody's turn until there are tokens again."""
+    """L-5: no turn until there are tokens again."""
     given_others_wait(world)
     spec = job(task("part", for_each="params.n"), task("rest", for_each="params.n"), max_fan_out=WIDE)
     world.submit(spec, params=f'{{"n": {WIDE}}}')
@@ -61,13 +61,13 @@ def test_a_second_fan_out_of_the_run_waits_behind_the_first_without_a_turn_after
     assert made(world) == sum(row.name == "rest" for row in world.ledger.tasks.values()) == WIDE
 
 
-def test_what_is_less_important_slows_nothing_down(world: World) -> None:
+def test_lower_priorities_do_not_cause_pacing(world: World) -> None:
     given_others_wait(world, Priority.P2)
     world.submit(many(WIDE), params=f'{{"n": {WIDE}}}')
     assert made(world) == WIDE
 
 
-def test_when_the_others_are_gone_the_rest_is_made_at_once(world: World) -> None:
+def test_pacing_ends_when_no_other_run_waits(world: World) -> None:
     given_others_wait(world)
     world.submit(many(WIDE), params=f'{{"n": {WIDE}}}')
     world.act(happened.CancelRun, world.run("run_0001"))
@@ -75,7 +75,7 @@ def test_when_the_others_are_gone_the_rest_is_made_at_once(world: World) -> None
     assert made(world) == WIDE
 
 
-def test_a_new_leader_makes_the_rest_of_what_was_put_off(world: World) -> None:
+def test_a_new_leader_creates_the_rest_of_deferred_work(world: World) -> None:
     given_others_wait(world)
     world.submit(many(WIDE), params=f'{{"n": {WIDE}}}')
     world.new_leader()

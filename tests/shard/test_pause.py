@@ -1,4 +1,4 @@
-"""Pause and resume: nothing more starts, what runs goes on, and everything comes back (DAG-7)."""
+"""Pause and resume: nothing starts, running tasks continue, and everything is resumed (DAG-7)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.shard.world import World
 S = TaskState
 
 
-def test_a_paused_run_starts_nothing_more_and_what_runs_goes_on(world: World) -> None:
+def test_a_paused_run_starts_nothing_and_running_tasks_continue(world: World) -> None:
     """STA-5: held by a person is PAUSED."""
     world.register("w1")
     run = world.submit(job(task("a"), task("b"), task("c", "a")))
@@ -27,8 +27,8 @@ def test_a_paused_run_starts_nothing_more_and_what_runs_goes_on(world: World) ->
     assert world.states(run) == {"a": S.SUCCEEDED, "b": S.PENDING, "c": S.PENDING}
 
 
-def test_a_resumed_run_queues_again_what_may_run(world: World) -> None:
-    """Those that were queued, and those whose upstreams ended meanwhile."""
+def test_a_resumed_run_queues_its_ready_tasks(world: World) -> None:
+    """Those that were queued, and those whose upstream tasks have ended in the meantime."""
     world.register("w1", cores=4)
     run = world.submit(job(task("a"), task("b"), task("c", "a"), task("d", "c")))
     world.start("a", "b")
@@ -43,7 +43,7 @@ def test_a_resumed_run_queues_again_what_may_run(world: World) -> None:
 
 
 def test_an_assigned_task_of_a_paused_run_is_recalled_and_waits(world: World) -> None:
-    """It has not started: the worker gives it back."""
+    """It has not started: the worker returns it."""
     world.register("w1")
     run = world.submit(chain("a"))
     (_, attempt) = world.holder("a")
@@ -58,8 +58,8 @@ def test_an_assigned_task_of_a_paused_run_is_recalled_and_waits(world: World) ->
     assert world.task("a").attempt == 2
 
 
-def test_a_recalled_task_that_had_started_runs_on_in_a_paused_run(world: World) -> None:
-    """The worker answers *started*: what runs goes on."""
+def test_a_recalled_task_that_had_started_continues_in_a_paused_run(world: World) -> None:
+    """The worker reports *started*: running tasks continue."""
     world.register("w1")
     run = world.submit(chain("a"))
     world.act(happened.PauseRun, run)
@@ -84,7 +84,7 @@ def test_a_recall_that_crossed_a_resume_goes_back_to_the_queue(world: World) -> 
     assert world.path("a")[-2:] == [S.QUEUED, S.ASSIGNED]
 
 
-def test_a_failure_in_a_paused_run_is_tried_again_after_the_resume(world: World) -> None:
+def test_a_failure_in_a_paused_run_is_retried_after_the_resume(world: World) -> None:
     """The delay passes while the run rests."""
     world.register("w1")
     run = world.submit(chain("a", retry_delay_seconds=5.0))
@@ -99,7 +99,7 @@ def test_a_failure_in_a_paused_run_is_tried_again_after_the_resume(world: World)
 
 
 def test_a_task_lost_in_a_paused_run_waits_for_the_resume(world: World) -> None:
-    """It is taken back, and not queued."""
+    """It is reclaimed, and not queued."""
     world.register("w1")
     run = world.submit(chain("a"))
     world.start("a")
@@ -111,7 +111,7 @@ def test_a_task_lost_in_a_paused_run_waits_for_the_resume(world: World) -> None:
     assert world.run(run).state is RunState.PAUSED
 
 
-def test_pausing_and_resuming_twice_says_that_it_was_so(world: World) -> None:
+def test_repeated_pause_and_resume_are_reported_as_unchanged(world: World) -> None:
     """STA-2."""
     run = world.submit(chain("a"))
     assert world.reply(happened.ResumeRun, run) is Reply.ALREADY
@@ -119,8 +119,8 @@ def test_pausing_and_resuming_twice_says_that_it_was_so(world: World) -> None:
     assert world.reply(happened.PauseRun, run) is Reply.ALREADY
 
 
-def test_a_pause_during_the_adoption_holds_what_is_made_later(world: World) -> None:
-    """The tasks are made, and none is queued."""
+def test_a_pause_during_adoption_applies_to_tasks_created_later(world: World) -> None:
+    """The tasks are created, and none is queued."""
     run = world.put_in_intake(wide(100))
     with world.rows_per_turn(30):
         world.turn(world.arrival(run))
@@ -134,7 +134,7 @@ def test_a_pause_during_the_adoption_holds_what_is_made_later(world: World) -> N
 
 
 def test_a_resume_before_the_pause_was_through_queues_everything_once(world: World) -> None:
-    """Some tasks were taken out of the queues, others not yet; none is placed twice."""
+    """Some tasks were dequeued, others not yet; none is placed twice."""
     run = world.submit(wide(100))
     with world.rows_per_turn(20):
         world.turn(world.asked(happened.PauseRun, run))
@@ -160,8 +160,8 @@ def test_a_resume_before_the_pause_was_through_groups_each_short_task_once(world
     assert len(world.shard.memory.leases) == 1
 
 
-def test_what_was_taken_from_a_queue_while_the_run_rested_is_put_back(world: World) -> None:
-    """Placing passes over tasks of a resting run, and the resume restores their entries."""
+def test_tasks_dequeued_while_the_run_was_paused_are_requeued(world: World) -> None:
+    """Dispatch skips tasks of a paused run, and the resume restores their entries."""
     world.register("w1")
     run = world.submit(wide(40))
     with world.rows_per_turn(4):

@@ -50,7 +50,7 @@ def test_within_a_tenant_the_oldest_comes_first(world: World) -> None:
     assert placed(world, "w1") == ["a", "b", "c", "d"]
 
 
-def test_tenants_share_by_what_they_use(world: World) -> None:
+def test_tenants_share_by_usage(world: World) -> None:
     """PLC-4: a flood of one tenant leaves another its half."""
     world.submit(wide(50), tenant="flood")
     world.submit(job(*(task(f"small{n}") for n in range(5))), tenant="small")
@@ -72,8 +72,8 @@ def test_a_tenant_that_uses_more_of_one_resource_waits_for_one_that_uses_less(wo
     assert sorted(placed(world, "w1")) == ["big0", "tiny0", "tiny1", "tiny2"]
 
 
-def test_a_shape_that_fits_nowhere_hides_nobody_behind_it(world: World) -> None:
-    """PLC-4: the head of the line can't be placed, what came later can."""
+def test_a_shape_that_fits_nowhere_does_not_block_other_shapes(world: World) -> None:
+    """PLC-4: the head of the queue does not fit, a later task does."""
     world.register("w1", cores=2)
     world.submit(job(task("huge", resources=cores(64))), priority=P0)
     world.submit(job(task("fits")), priority=P0)
@@ -85,7 +85,7 @@ def test_a_shape_that_fits_nowhere_hides_nobody_behind_it(world: World) -> None:
 
 
 def test_a_parked_shape_is_woken_by_a_worker_that_could_take_it(world: World) -> None:
-    """A change that could help: somebody larger registers."""
+    """A change that could help: a larger worker registers."""
     world.register("w1")
     world.submit(job(task("huge", resources=cores(4))))
     world.register("w2", cores=2)
@@ -95,7 +95,7 @@ def test_a_parked_shape_is_woken_by_a_worker_that_could_take_it(world: World) ->
     assert world.task("huge").worker_id == "w3"
 
 
-def test_a_parked_shape_is_woken_when_room_is_given_back(world: World) -> None:
+def test_a_parked_shape_is_woken_when_capacity_is_released(world: World) -> None:
     """A change that could help: a task ends."""
     world.register("w1", cores=2)
     world.submit(job(task("a"), task("b")))
@@ -144,7 +144,7 @@ def test_labels_and_zone_choose_the_worker(world: World) -> None:
 
 
 def test_the_tightest_fit_is_chosen(world: World) -> None:
-    """PLC-2: the large worker is kept for large tasks."""
+    """PLC-2: the large worker is kept free for large tasks."""
     world.register("large", cores=16)
     world.register("small", cores=2)
     world.submit(job(task("a")))
@@ -168,7 +168,7 @@ def test_a_refusal_places_the_task_elsewhere_and_is_recorded(world: World) -> No
 
 
 def test_a_worker_that_registers_again_is_asked_again(world: World) -> None:
-    """PLC-7: it may have been mended."""
+    """PLC-7: it may have been fixed."""
     world.register("w1")
     world.submit(job(task("a")))
     world.give_back("a", refusal="no python")
@@ -190,7 +190,7 @@ def test_a_refusal_concerns_tasks_of_that_shape_only(world: World) -> None:
     assert world.task("b").worker_id == "w1"
 
 
-def test_short_tasks_travel_in_a_group_that_takes_the_room_of_one(world: World) -> None:
+def test_short_tasks_are_grouped_in_one_lease(world: World) -> None:
     """PLC-10: ten of 10 ms each."""
     world.register("w1")
     world.submit(job(*(short(f"s{n}") for n in range(25))))
@@ -200,7 +200,7 @@ def test_short_tasks_travel_in_a_group_that_takes_the_room_of_one(world: World) 
     assert len({world.task(f"s{n}").lease_id for n in range(10)}) == 1
 
 
-def test_a_group_gives_its_room_back_once_with_its_last_member(world: World) -> None:
+def test_a_group_releases_its_capacity_with_its_last_member(world: World) -> None:
     """I-65: by whatever way its members end."""
     world.register("w1")
     world.submit(job(*(short(f"s{n}") for n in range(4))))
@@ -225,7 +225,7 @@ def test_a_member_of_a_group_is_assigned_until_it_is_started(world: World) -> No
     assert world.states(run) == {"s0": S.SUCCEEDED, "s1": S.RUNNING, "s2": S.ASSIGNED}
 
 
-def test_short_tasks_are_not_grouped_while_there_is_room_for_each(world: World) -> None:
+def test_short_tasks_are_not_grouped_while_each_has_capacity(world: World) -> None:
     """PLC-10: a group only where more wait than there are places."""
     world.register("w1", cores=4)
     world.submit(job(*(short(f"s{n}") for n in range(4))))
@@ -243,7 +243,7 @@ def test_a_group_is_of_one_tenant(world: World) -> None:
     assert len({name[0] for name in group}) == 1
 
 
-def test_a_task_that_is_not_known_to_be_short_travels_alone(world: World) -> None:
+def test_a_task_not_known_to_be_short_is_not_grouped(world: World) -> None:
     """PLC-10."""
     world.register("w1")
     world.submit(wide(5))
@@ -252,7 +252,7 @@ def test_a_task_that_is_not_known_to_be_short_travels_alone(world: World) -> Non
 
 
 def test_the_rest_of_a_group_is_recalled_for_a_higher_priority(world: World) -> None:
-    """PLC-10: only what has not started comes back."""
+    """PLC-10: only unstarted tasks are returned."""
     world.register("w1")
     world.submit(job(*(short(f"s{n}") for n in range(5))), priority=P2)
     world.start("s0")
@@ -270,7 +270,7 @@ def test_the_rest_of_a_group_is_recalled_for_a_higher_priority(world: World) -> 
 
 
 def test_a_group_is_not_recalled_for_its_own_priority(world: World) -> None:
-    """PLC-6: nobody evicts its own level."""
+    """PLC-6: no priority preempts itself."""
     world.register("w1")
     world.submit(job(*(short(f"s{n}") for n in range(5))), priority=P1)
 
@@ -289,7 +289,7 @@ def test_a_single_task_is_not_recalled_for_a_higher_priority(world: World) -> No
     assert world.recalls("w1") == []
 
 
-def test_a_lost_group_puts_each_of_its_members_back_once(world: World) -> None:
+def test_a_lost_group_requeues_each_member_once(world: World) -> None:
     """LIV-1, I-65: one ran, three waited, one was over."""
     world.register("w1")
     run = world.submit(job(*(short(f"s{n}") for n in range(5))))
@@ -315,8 +315,8 @@ def test_a_slow_store_holds_p2_then_p1_and_never_p0(world: World, hold: Priority
     assert set(world.names(S.QUEUED)) == held
 
 
-def test_what_was_held_is_placed_when_the_store_has_caught_up(world: World) -> None:
-    """HA-4: by itself."""
+def test_suspended_priorities_are_placed_when_the_store_has_caught_up(world: World) -> None:
+    """HA-4: without an action."""
     world.register("w1")
     world.settle(happened.StoreLagged(hold=P1))
     world.submit(job(task("a")), priority=P2)
@@ -326,7 +326,7 @@ def test_what_was_held_is_placed_when_the_store_has_caught_up(world: World) -> N
     assert world.task("a").state is S.ASSIGNED
 
 
-def test_a_hold_outlives_a_reload_within_the_term(world: World) -> None:
+def test_a_suspended_priority_survives_a_reload_within_the_term(world: World) -> None:
     """HA-4: the store is as slow as before."""
     world.settle(happened.StoreLagged(hold=P2))
     world.submit(job(task("a")), priority=P2)
@@ -337,8 +337,8 @@ def test_a_hold_outlives_a_reload_within_the_term(world: World) -> None:
     assert world.task("a").state is S.QUEUED
 
 
-def test_a_worker_with_less_room_than_before_gets_nothing_until_it_has_some(world: World) -> None:
-    """It registered again with a smaller offer, and still has what it had."""
+def test_a_worker_that_shrank_gets_nothing_until_it_has_capacity(world: World) -> None:
+    """It registered again with less capacity, and still has its tasks."""
     world.register("w1", cores=4)
     run = world.submit(wide(5))
     world.start("t0", "t1", "t2")
@@ -350,8 +350,8 @@ def test_a_worker_with_less_room_than_before_gets_nothing_until_it_has_some(worl
     assert list(world.states(run).values()).count(S.QUEUED) == 2
 
 
-def test_placing_goes_on_while_a_large_run_is_being_adopted(world: World) -> None:
-    """DAG-9: a P0 does not wait until 1,000 others have been made."""
+def test_placement_continues_while_a_large_run_is_adopted(world: World) -> None:
+    """DAG-9: a P0 does not wait until 1,000 others are created."""
     world.register("w1", cores=100)
     large = world.put_in_intake(wide(1_000), priority=P2)
     urgent = world.put_in_intake(job(task("urgent")), priority=P0)
@@ -363,7 +363,7 @@ def test_placing_goes_on_while_a_large_run_is_being_adopted(world: World) -> Non
         assert len(world.ledger.tasks) < 1_000
 
 
-def test_a_worker_that_has_room_is_used_while_a_large_run_is_being_cancelled(world: World) -> None:
+def test_free_capacity_is_used_while_a_large_run_is_cancelled(world: World) -> None:
     """A mass cancel is spread, and others are placed beside it."""
     world.register("w1")
     large = world.submit(wide(500))

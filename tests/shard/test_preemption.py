@@ -1,4 +1,4 @@
-"""A P0 finds no room: who has to go, and what becomes of those (PLC-6)."""
+"""Preemption by a P0: victims, and what they become (PLC-6)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ S = TaskState
 P0, P1, P2 = Priority
 
 
-def test_a_p0_has_a_p2_stopped_with_grace_and_gets_its_room(world: World) -> None:
+def test_a_p0_preempts_a_p2_with_a_grace_period(world: World) -> None:
     full_of_p2(world)
     _, attempt = world.holder("low")
 
@@ -29,7 +29,7 @@ def test_a_p0_has_a_p2_stopped_with_grace_and_gets_its_room(world: World) -> Non
     assert not world.shard.memory.workers["w1"].kept
 
 
-def test_the_history_of_the_victim_names_the_winner_and_the_try_does_not_count(world: World) -> None:
+def test_the_victims_history_names_the_preemptor_and_the_attempt_does_not_count(world: World) -> None:
     full_of_p2(world)
     world.stop("low")
 
@@ -39,7 +39,7 @@ def test_the_history_of_the_victim_names_the_winner_and_the_try_does_not_count(w
     assert [row.end for row in world.ledger.attempts.values()] == [AttemptEnd.STOPPED]
 
 
-def test_the_request_names_the_task_that_the_room_is_for_and_is_in_the_same_batch_as_its_room(world: World) -> None:
+def test_the_stop_request_names_the_preemptor_in_the_batch_of_its_reservation(world: World) -> None:
     full_of_p2(world)
 
     (batch,) = [batch for batch in world.batches if any(change.task.stop is not None for change in batch.tasks)]
@@ -57,8 +57,8 @@ def test_the_grace_is_a_setting(world: World) -> None:
     assert [grace for _, grace in world.stops("w1")] == [7.0]
 
 
-def test_the_room_is_kept_against_all_that_come_meanwhile(world: World) -> None:
-    """A flood of P2 and P1 waits for the same core."""
+def test_a_reservation_is_kept_from_tasks_that_arrive_later(world: World) -> None:
+    """Many P2 and P1 wait for the same core."""
     full_of_p2(world)
     world.submit(wide(20), tenant="flood", priority=P2)
     world.submit(wide(20), tenant="usual", priority=P1)
@@ -69,7 +69,7 @@ def test_the_room_is_kept_against_all_that_come_meanwhile(world: World) -> None:
     assert len(world.names(S.ASSIGNED)) == 1
 
 
-def test_room_that_is_kept_and_there_is_not_given_to_others(world: World) -> None:
+def test_a_ready_reservation_is_not_given_to_others(world: World) -> None:
     """Two cores are needed: the first is free long before the second."""
     world.register("w1", cores=2)
     running(world, "a", P2)
@@ -84,7 +84,7 @@ def test_room_that_is_kept_and_there_is_not_given_to_others(world: World) -> Non
     assert world.names(S.ASSIGNED) == ["high"]
 
 
-def test_nobody_is_asked_twice(world: World) -> None:
+def test_no_task_is_preempted_twice(world: World) -> None:
     full_of_p2(world)
 
     world.advance(20, heard=["w1"])
@@ -93,7 +93,7 @@ def test_nobody_is_asked_twice(world: World) -> None:
 
 
 @pytest.mark.parametrize("priority", [P1, P2])
-def test_p1_and_p2_evict_nobody(world: World, priority: Priority) -> None:
+def test_p1_and_p2_preempt_nothing(world: World, priority: Priority) -> None:
     world.register("w1")
     running(world, "low", P2)
 
@@ -103,7 +103,7 @@ def test_p1_and_p2_evict_nobody(world: World, priority: Priority) -> None:
     assert asked_to_go(world) == set()
 
 
-def test_nobody_evicts_its_own_level(world: World) -> None:
+def test_no_priority_preempts_itself(world: World) -> None:
     world.register("w1")
     running(world, "first", P0)
 
@@ -113,7 +113,7 @@ def test_nobody_evicts_its_own_level(world: World) -> None:
     assert asked_to_go(world) == set()
 
 
-def test_p1_goes_only_if_no_p2_will_do_anywhere(world: World) -> None:
+def test_p1_is_preempted_only_if_no_p2_is_feasible(world: World) -> None:
     """The P2 is on another worker, has run for longer, and is the larger of the two."""
     world.register("w1", cores=2)
     running(world, "two", P2, resources=cores(2))
@@ -130,7 +130,7 @@ def test_p1_goes_only_if_no_p2_will_do_anywhere(world: World) -> None:
     assert asked_to_go(world) == {"two"}, "there is room for both where the P2 was"
 
 
-def test_p1_goes_if_no_p2_helps(world: World) -> None:
+def test_p1_is_preempted_if_no_p2_helps(world: World) -> None:
     world.register("w1", labels={"disk": "ssd"})
     running(world, "one", P1)
     world.register("w2")
@@ -141,7 +141,7 @@ def test_p1_goes_if_no_p2_helps(world: World) -> None:
     assert asked_to_go(world) == {"one"}
 
 
-def test_the_fewest_go_and_of_those_the_ones_that_lose_least(world: World) -> None:
+def test_the_fewest_leases_with_the_least_lost_work_are_preempted(world: World) -> None:
     world.register("w1", cores=4)
     for name, size in (("old", 1), ("large", 2)):
         running(world, name, P2, resources=cores(size))
@@ -155,7 +155,7 @@ def test_the_fewest_go_and_of_those_the_ones_that_lose_least(world: World) -> No
     assert asked_to_go(world) == {"young", "large"}
 
 
-def test_what_has_saved_something_loses_less(world: World) -> None:
+def test_a_checkpoint_reduces_the_lost_work(world: World) -> None:
     world.register("w1", cores=2)
     running(world, "saved", P2)
     world.advance(5, heard=["w1"])
@@ -169,7 +169,7 @@ def test_what_has_saved_something_loses_less(world: World) -> None:
     assert asked_to_go(world) == {"saved"}
 
 
-def test_nothing_is_stopped_without_a_gain(world: World) -> None:
+def test_nothing_is_preempted_in_vain(world: World) -> None:
     """All of the P2 would not be enough."""
     world.register("w1", cores=4)
     running(world, "low", P2)
@@ -181,7 +181,7 @@ def test_nothing_is_stopped_without_a_gain(world: World) -> None:
     assert asked_to_go(world) == set()
 
 
-def test_what_is_going_anyway_is_waited_for(world: World) -> None:
+def test_capacity_that_is_being_released_is_awaited(world: World) -> None:
     world.register("w1", cores=2)
     leaving = running(world, "leaving", P2)
     running(world, "staying", P2)
@@ -195,7 +195,7 @@ def test_what_is_going_anyway_is_waited_for(world: World) -> None:
     assert world.names(S.ASSIGNED) == ["high"]
 
 
-def test_several_of_one_line_each_have_room_made(world: World) -> None:
+def test_several_tasks_of_a_queue_each_get_a_reservation(world: World) -> None:
     world.register("w1", cores=3)
     world.submit(wide(3), tenant="flood", priority=P2)
     world.start("t0", "t1", "t2")
@@ -208,7 +208,7 @@ def test_several_of_one_line_each_have_room_made(world: World) -> None:
     assert world.states(high) == {"a": S.ASSIGNED, "b": S.ASSIGNED}
 
 
-def test_one_that_comes_to_a_line_that_has_made_room_gets_its_own(world: World) -> None:
+def test_a_task_that_joins_such_a_queue_gets_its_own_reservation(world: World) -> None:
     world.register("w1", cores=3)
     world.submit(wide(3), tenant="flood", priority=P2)
     world.start("t0", "t1", "t2")
@@ -219,8 +219,8 @@ def test_one_that_comes_to_a_line_that_has_made_room_gets_its_own(world: World) 
     assert len(asked_to_go(world)) == 2
 
 
-def test_whichever_room_is_there_first_is_for_the_oldest(world: World) -> None:
-    """PLC-4: first come, first served, also among those that have room kept."""
+def test_the_first_ready_reservation_goes_to_the_oldest_task(world: World) -> None:
+    """PLC-4: first come, first served, also among tasks with a reservation."""
     for worker in ("w1", "w2"):
         world.register(worker)
     world.submit(wide(2), tenant="flood", priority=P2)
@@ -243,8 +243,8 @@ def test_whichever_room_is_there_first_is_for_the_oldest(world: World) -> None:
     assert world.names(S.ASSIGNED) == ["first", "second"]
 
 
-def test_p0_of_another_tenant_with_the_same_wishes_gets_room_too(world: World) -> None:
-    """One line is passed over with the other; both have a right."""
+def test_p0_of_another_tenant_with_the_same_request_gets_capacity(world: World) -> None:
+    """One queue is skipped with the other; both may preempt."""
     world.register("w1", cores=2)
     world.submit(wide(2), tenant="flood", priority=P2)
     world.start("t0", "t1")
@@ -255,11 +255,11 @@ def test_p0_of_another_tenant_with_the_same_wishes_gets_room_too(world: World) -
     assert len(asked_to_go(world)) == 2
 
 
-# what the victims do
+# the victims
 
 
 def test_the_checkpoint_is_handed_on(world: World) -> None:
-    """Must show 5, as far as a shard is concerned: it goes on elsewhere from what it saved."""
+    """Must show 5, as far as a shard is concerned: it continues elsewhere from its checkpoint."""
     full_of_p2(world)
     _, attempt = world.holder("low")
     world.settle(world.say(happened.CheckpointSaved, "w1", attempt=attempt, document='{"row": 7}'))
@@ -271,7 +271,7 @@ def test_the_checkpoint_is_handed_on(world: World) -> None:
     assert (sent.name, sent.checkpoint, sent.number) == ("low", '{"row": 7}', 2)
 
 
-def test_a_victim_that_ends_by_itself_is_over(world: World) -> None:
+def test_a_victim_that_ends_on_its_own_is_final(world: World) -> None:
     full_of_p2(world)
 
     world.succeed("low")
@@ -280,7 +280,7 @@ def test_a_victim_that_ends_by_itself_is_over(world: World) -> None:
     assert world.task("high").state is S.ASSIGNED
 
 
-def test_a_victim_that_has_not_started_is_called_back_and_knows_for_whom(world: World) -> None:
+def test_an_unstarted_victim_is_recalled_and_records_the_preemptor(world: World) -> None:
     world.register("w1")
     given(world, "low", P2)
     _, attempt = world.holder("low")
@@ -293,8 +293,8 @@ def test_a_victim_that_has_not_started_is_called_back_and_knows_for_whom(world: 
     assert world.task("high").state is S.ASSIGNED
 
 
-def test_a_group_is_called_back_and_what_runs_of_it_may_end(world: World) -> None:
-    """PLC-10: calling back costs nobody a process; the one that runs is short."""
+def test_a_group_is_recalled_and_its_running_task_may_end(world: World) -> None:
+    """PLC-10: a recall costs no process; the running task is short."""
     world.register("w1")
     world.submit(job(*(short(f"s{n}") for n in range(4))), tenant="low", priority=P2)
     world.start("s0")
@@ -309,7 +309,7 @@ def test_a_group_is_called_back_and_what_runs_of_it_may_end(world: World) -> Non
     assert world.task("high").state is S.ASSIGNED
 
 
-def test_what_runs_of_a_group_is_stopped_if_it_is_late(world: World) -> None:
+def test_a_late_running_task_of_a_group_is_stopped(world: World) -> None:
     world.register("w1")
     world.submit(job(*(short(f"s{n}", timeout_seconds=600) for n in range(4))), tenant="low", priority=P2)
     world.start("s0")
@@ -321,7 +321,7 @@ def test_what_runs_of_a_group_is_stopped_if_it_is_late(world: World) -> None:
     assert asked_to_go(world) == {"s0"}
 
 
-def test_a_task_that_was_cancelled_while_it_makes_room_ends(world: World) -> None:
+def test_a_victim_that_is_cancelled_ends(world: World) -> None:
     full_of_p2(world)
     world.act(happened.CancelRun, world.run(world.task("low").run_id))
 

@@ -16,7 +16,7 @@ S = TaskState
 P0, P1, P2 = Priority
 
 
-def test_what_waits_moves_to_the_queue_of_the_new_priority(world: World) -> None:
+def test_waiting_tasks_move_to_the_queue_of_the_new_priority(world: World) -> None:
     late = world.submit(job(task("late")), priority=P2)
     world.submit(job(task("usual")), priority=P1)
 
@@ -28,8 +28,8 @@ def test_what_waits_moves_to_the_queue_of_the_new_priority(world: World) -> None
     assert (world.run(late).priority, world.task("late").priority) == (P0, P0)
 
 
-def test_it_stands_where_it_would_if_it_had_always_had_that_priority(world: World) -> None:
-    """First come, first served, whatever its priority was meanwhile."""
+def test_a_moved_task_has_the_position_by_its_age(world: World) -> None:
+    """First come, first served, whatever its priority was in between."""
     runs = []
     for name, priority in (("a", P1), ("b", P2), ("c", P1), ("d", P2), ("e", P1)):
         runs.append(world.submit(job(task(name)), priority=priority))
@@ -54,7 +54,7 @@ def test_its_shape_does_not_matter_for_its_place(world: World) -> None:
     assert world.names(S.ASSIGNED) == ["first"]
 
 
-def test_a_change_that_is_taken_back_leaves_everything_as_it_was(world: World) -> None:
+def test_a_reverted_change_leaves_everything_unchanged(world: World) -> None:
     run = world.submit(wide(3))
     world.act(ChangePriority, run, priority=P2)
     world.act(ChangePriority, run, priority=P1)
@@ -66,7 +66,7 @@ def test_a_change_that_is_taken_back_leaves_everything_as_it_was(world: World) -
     assert world.run().state is RunState.SUCCEEDED
 
 
-def test_what_runs_goes_on_and_what_waits_for_it_has_the_new_one_too(world: World) -> None:
+def test_running_tasks_continue_and_their_children_get_the_new_priority(world: World) -> None:
     world.register("w1")
     world.submit(chain("a", "b"))
     world.start("a")
@@ -79,7 +79,7 @@ def test_what_runs_goes_on_and_what_waits_for_it_has_the_new_one_too(world: Worl
     assert world.shard.memory.leases[world.task("a").lease_id or ""].priority is P0
 
 
-def test_what_is_over_keeps_its_priority_until_it_is_retried(world: World) -> None:
+def test_final_tasks_keep_their_priority_until_they_are_retried(world: World) -> None:
     world.register("w1")
     world.submit(chain("a", "b"))
     world.run_through("a")
@@ -91,7 +91,7 @@ def test_what_is_over_keeps_its_priority_until_it_is_retried(world: World) -> No
     assert world.task("a").priority is P2
 
 
-def test_a_large_run_is_changed_in_parts_and_a_new_leader_goes_on(world: World) -> None:
+def test_a_large_run_is_changed_in_parts_and_a_new_leader_continues(world: World) -> None:
     run = world.submit(wide(60))
     with world.rows_per_turn(10):
         batch = world.turn(world.asked(ChangePriority, run, priority=P0))
@@ -106,7 +106,7 @@ def test_a_large_run_is_changed_in_parts_and_a_new_leader_goes_on(world: World) 
     assert set(world.states().values()) == {S.ASSIGNED}
 
 
-def test_tasks_that_are_still_to_be_made_have_the_new_one(world: World) -> None:
+def test_tasks_created_later_have_the_new_priority(world: World) -> None:
     run = world.put_in_intake(wide(60))
     with world.rows_per_turn(10):
         world.turn(world.arrival(run))
@@ -115,7 +115,7 @@ def test_tasks_that_are_still_to_be_made_have_the_new_one(world: World) -> None:
     assert {one.priority for one in world.ledger.tasks.values()} == {P0}
 
 
-def test_a_run_in_intake_gets_it_before_it_is_adopted(world: World) -> None:
+def test_a_run_in_intake_gets_the_new_priority(world: World) -> None:
     run = world.put_in_intake(chain("a"))
     arrival = world.arrival(run)
 
@@ -127,22 +127,22 @@ def test_a_run_in_intake_gets_it_before_it_is_adopted(world: World) -> None:
     assert world.task("a").priority is P0
 
 
-def test_what_has_that_priority_is_not_changed(world: World) -> None:
+def test_an_equal_priority_is_reported_as_unchanged(world: World) -> None:
     world.submit(chain("a"))
 
     answered = world.act(ChangePriority, priority=P1)
 
-    assert (answered.reply, answered.detail) == (Reply.ALREADY, "the run has P1")
+    assert (answered.reply, answered.detail) == (Reply.ALREADY, "the run already has priority P1")
     assert not world.batches[-1].rows()
 
 
-def test_a_run_that_is_over_has_no_use_for_it(world: World) -> None:
+def test_a_final_run_can_not_change_its_priority(world: World) -> None:
     world.submit(chain("a"))
     world.act(CancelRun)
 
     answered = world.act(ChangePriority, priority=P0)
 
-    assert (answered.reply, answered.detail) == (Reply.REFUSED, "the run is CANCELLED: nothing more of it is placed")
+    assert (answered.reply, "the run is CANCELLED" in answered.detail) == (Reply.REFUSED, True)
 
 
 @pytest.mark.parametrize("reload", [True, False])
@@ -157,8 +157,8 @@ def test_a_run_that_is_cancelled_meanwhile_ends(world: World, reload: bool) -> N
     assert world.run().state is RunState.CANCELLED
 
 
-def test_a_group_has_the_priority_of_what_is_left_of_it(world: World) -> None:
-    """Else a P0 that looks for P2 to make room would not find it."""
+def test_a_group_has_the_priority_of_its_remaining_tasks(world: World) -> None:
+    """Otherwise a P0 that looks for P2 victims would not find it."""
     urgent, late = (world.submit(job(short(name)), priority=P1) for name in ("urgent", "late"))
     for number in range(20):
         world.submit(job(short(f"more-{number}")), priority=P1)

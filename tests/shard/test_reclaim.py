@@ -1,4 +1,4 @@
-"""A guarantee is given back, and room is made by moving (PLC-5, PLC-9)."""
+"""Reclaiming a guarantee, and defragmentation (PLC-5, PLC-9)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ P0, P1, P2 = Priority
 
 
 def let_go(world: World) -> None:
-    """All that was asked to go is gone."""
+    """End everything that was asked to stop."""
     world.stop(*sorted(asked_to_go(world)))
 
 
 def use(world: World, tenant: str) -> float:
-    """How many cores a tenant has."""
+    """Cores used by a tenant."""
     found = world.shard.memory.use.get(tenant)
     return 0 if found is None else found.cpu_millis / 1000
 
@@ -30,8 +30,8 @@ def use(world: World, tenant: str) -> float:
 # a guarantee
 
 
-def test_no_more_is_taken_back_than_a_quota_lets_start(world: World) -> None:
-    """What was kept for a second task would lie idle: nobody is stopped without a gain."""
+def test_no_more_is_reclaimed_than_the_quota_allows_to_start(world: World) -> None:
+    """Capacity reclaimed for a second task would lie idle: nothing is stopped without a gain."""
     world.register("w1", cores=2)
     running(world, "other", 2, P2)
     world.rule(rules(quota("owner", guaranteed=2, max_tasks=1)))
@@ -41,7 +41,7 @@ def test_no_more_is_taken_back_than_a_quota_lets_start(world: World) -> None:
     assert len(asked_to_go(world)) == 1
 
 
-def test_the_rest_of_a_group_that_was_called_back_is_no_use_that_lasts(world: World) -> None:
+def test_the_recalled_rest_of_a_group_is_not_lasting_usage(world: World) -> None:
     """What is left to the other tenant is all that it is promised: it is not to go, too."""
     world.register("w1", cores=2)
     promise(world, owner=2, other=1)
@@ -57,7 +57,7 @@ def test_the_rest_of_a_group_that_was_called_back_is_no_use_that_lasts(world: Wo
 
 
 @pytest.mark.parametrize("priority", [P1, P2])
-def test_a_tenant_takes_back_what_it_is_guaranteed_and_no_more(world: World, priority: Priority) -> None:
+def test_a_tenant_reclaims_its_guarantee_and_no_more(world: World, priority: Priority) -> None:
     promise(world, owner=2)
     world.register("w1", cores=4)
     running(world, "other", 6, P2)
@@ -72,7 +72,7 @@ def test_a_tenant_takes_back_what_it_is_guaranteed_and_no_more(world: World, pri
     assert (use(world, "owner"), use(world, "other")) == (2, 2)
 
 
-def test_the_guarantee_is_back_after_one_grace(world: World) -> None:
+def test_the_guarantee_is_restored_within_one_grace_period(world: World) -> None:
     promise(world, owner=2)
     world.register("w1", cores=4)
     running(world, "other", 6, P2)
@@ -93,7 +93,7 @@ def test_the_guarantee_is_back_after_one_grace(world: World) -> None:
     assert (use(world, "owner"), use(world, "other")) == (2, 2)
 
 
-def test_p2_on_burst_goes_before_p1_and_p0_never(world: World) -> None:
+def test_burst_p2_is_reclaimed_before_p1_and_p0_never(world: World) -> None:
     promise(world, owner=4)
     world.register("w1", cores=4)
     running(world, "other", 1, P0)
@@ -108,8 +108,8 @@ def test_p2_on_burst_goes_before_p1_and_p0_never(world: World) -> None:
     assert asked_to_go(world) == {"other20", "other10", "other11"}
 
 
-def test_nobody_falls_below_its_own_guarantee(world: World) -> None:
-    """`other` is one core above its three, and one core is all it gives."""
+def test_no_tenant_falls_below_its_guarantee(world: World) -> None:
+    """`other` is one core above its three, and gives up one core."""
     promise(world, owner=4, other=3)
     world.register("w1", cores=4)
     running(world, "other", 4, P2)
@@ -124,7 +124,7 @@ def test_nobody_falls_below_its_own_guarantee(world: World) -> None:
     assert (use(world, "owner"), use(world, "other")) == (1, 3)
 
 
-def test_what_can_only_be_given_whole_stays(world: World) -> None:
+def test_a_lease_partly_within_the_guarantee_stays(world: World) -> None:
     """A task of three cores, of which one is beyond the guarantee."""
     promise(world, owner=1, other=2)
     world.register("w1", cores=3)
@@ -136,8 +136,8 @@ def test_what_can_only_be_given_whole_stays(world: World) -> None:
     assert asked_to_go(world) == set()
 
 
-def test_two_tenants_don_t_take_the_same_room_from_one_another_for_ever(world: World) -> None:
-    """Both are promised all of it: who has its promise keeps it."""
+def test_two_tenants_do_not_reclaim_from_each_other_for_ever(world: World) -> None:
+    """Both have a guarantee of everything: whoever uses its guarantee keeps it."""
     promise(world, one=2, two=2)
     world.register("w1", cores=2)
     running(world, "one", 4, P1)
@@ -150,7 +150,7 @@ def test_two_tenants_don_t_take_the_same_room_from_one_another_for_ever(world: W
     assert (use(world, "one"), use(world, "two")) == (2, 0)
 
 
-def test_a_tenant_that_is_above_its_guarantee_takes_nothing(world: World) -> None:
+def test_a_tenant_above_its_guarantee_reclaims_nothing(world: World) -> None:
     promise(world, owner=1)
     world.register("w1", cores=3)
     running(world, "owner", 1, P1)
@@ -162,8 +162,8 @@ def test_a_tenant_that_is_above_its_guarantee_takes_nothing(world: World) -> Non
     assert asked_to_go(world) == set()
 
 
-def test_what_is_taken_back_is_not_given_to_a_higher_priority(world: World) -> None:
-    """A P2 within its guarantee has room taken from a P1 on burst, which would have it again at once otherwise."""
+def test_reclaimed_capacity_is_not_given_to_a_higher_priority(world: World) -> None:
+    """A P2 within its guarantee reclaims from a P1 on burst, which would otherwise take it back at once."""
     promise(world, owner=1)
     world.register("w1")
     running(world, "other", 1, P1)
@@ -178,7 +178,7 @@ def test_what_is_taken_back_is_not_given_to_a_higher_priority(world: World) -> N
     assert asked_to_go(world) == set()
 
 
-def test_a_promise_counts_for_what_waited_before_it_was_made(world: World) -> None:
+def test_a_new_guarantee_counts_for_waiting_tasks(world: World) -> None:
     world.register("w1", cores=2)
     running(world, "other", 3, P2)
     submit(world, "owner", 1, P2)
@@ -190,7 +190,7 @@ def test_a_promise_counts_for_what_waited_before_it_was_made(world: World) -> No
     assert len(asked_to_go(world)) == 1
 
 
-def test_a_p0_takes_what_is_on_burst_before_what_is_guaranteed(world: World) -> None:
+def test_a_p0_preempts_burst_usage_before_guaranteed_usage(world: World) -> None:
     """The one that is guaranteed would lose less."""
     promise(world, safe=1)
     world.register("w1", cores=2)
@@ -204,7 +204,7 @@ def test_a_p0_takes_what_is_on_burst_before_what_is_guaranteed(world: World) -> 
 
 
 @pytest.mark.parametrize("new_leader", [False, True])
-def test_a_leader_that_is_lost_in_the_middle_changes_nothing(world: World, new_leader: bool) -> None:
+def test_a_change_of_leader_does_not_affect_reclaiming(world: World, new_leader: bool) -> None:
     promise(world, owner=2)
     world.register("w1", cores=4)
     running(world, "other", 6, P2)
@@ -251,7 +251,7 @@ def test_a_p1_that_fits_the_pool_but_no_worker_has_p2_moved(world: World) -> Non
     assert world.task(moved).because == f"placed on {world.task(moved).worker_id}"
 
 
-def test_nothing_is_moved_unless_that_is_set(world: World) -> None:
+def test_defragmentation_is_off_by_default(world: World) -> None:
     fragment(world)
 
     submit(world, "large", 1, P1, resources=cores(2))
@@ -269,7 +269,7 @@ def test_nothing_is_moved_for_p2_or_for_what_does_not_fit_anyway(world: World, p
     assert asked_to_go(world) == set()
 
 
-def test_what_has_no_other_place_is_not_moved(world: World) -> None:
+def test_a_task_that_fits_no_other_worker_is_not_moved(world: World) -> None:
     tune(world, defragment=1)
     for worker in ("w1", "w2"):
         world.register(worker, cores=2, labels={"name": worker})
@@ -280,11 +280,11 @@ def test_what_has_no_other_place_is_not_moved(world: World) -> None:
     assert asked_to_go(world) == set()
 
 
-# what is booked
+# bookings
 
 
-def test_what_is_booked_is_taken_back_when_it_begins_and_no_longer_guaranteed_when_it_ends(world: World) -> None:
-    """`owner` has booked two cores from 00:10 on, with five minutes before; `other` has all on burst (PLC-11)."""
+def test_booked_capacity_is_reclaimed_when_it_begins_and_not_guaranteed_after_its_end(world: World) -> None:
+    """`owner` has booked two cores from 00:10 on, with five minutes of lead; `other` has all on burst (PLC-11)."""
     nightly = Booking(
         name="nightly", cron="10 0 * * *", zone="UTC", seconds=60, lead_seconds=300, guaranteed=cores(2)
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""One bad value never stops a shard: the event that fails alone is on record, its owner held, the others go on."""
+"""One bad value never stops a shard: a failing event is recorded, its owner held, the others continue."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.shard.world import World
 S = TaskState
 
 
-def test_a_bad_result_quarantines_its_task_and_the_worker_is_answered_rejected(world: World) -> None:
+def test_a_bad_result_quarantines_its_task_with_the_verdict_rejected(world: World) -> None:
     """STA-1: only a person leads out of it."""
     run = world.given_running("extract", on="w1")
     other = world.given_run(task("other"))
@@ -37,7 +37,7 @@ def test_a_bad_result_quarantines_its_task_and_the_worker_is_answered_rejected(w
     assert world.run(other).state is RunState.SUCCEEDED
 
 
-def test_a_rejected_event_is_on_record_and_an_alert_goes_out(world: World) -> None:
+def test_a_rejected_event_is_recorded_and_raises_an_alert(world: World) -> None:
     """L-4: what is held is visible."""
     world.given_running("extract", on="w1")
     event = world.result("extract", Outcome.SUCCEEDED, output='"\\u0000"')
@@ -56,8 +56,8 @@ def test_a_rejected_event_is_on_record_and_an_alert_goes_out(world: World) -> No
     assert (alert.details["record"], alert.details["subject"]) == (record.id, event.attempt)
 
 
-def test_what_is_recorded_of_an_event_is_bounded(world: World) -> None:
-    """SEC-6: a megabyte of output is not kept twice."""
+def test_the_record_of_an_event_is_bounded(world: World) -> None:
+    """SEC-6: a megabyte of output is not stored twice."""
     world.given_running("extract", on="w1")
 
     world.reject(world.result("extract", Outcome.SUCCEEDED, output=f'"{"x" * 1_000_000}"'), "y" * 5_000)
@@ -68,7 +68,7 @@ def test_what_is_recorded_of_an_event_is_bounded(world: World) -> None:
 
 
 def test_a_lone_surrogate_in_an_event_can_be_recorded(world: World) -> None:
-    """No store takes one, and nothing of the record has one."""
+    """No store accepts one, and the record has none."""
     world.given_running("extract", on="w1")
 
     world.reject(world.result("extract", Outcome.SUCCEEDED, output='"\ud800"'), "a lone surrogate: \ud800")
@@ -79,7 +79,7 @@ def test_a_lone_surrogate_in_an_event_can_be_recorded(world: World) -> None:
     assert world.task("extract").because.encode()
 
 
-def test_a_result_repeated_after_its_rejection_is_answered_rejected_again(world: World) -> None:
+def test_a_repeated_rejected_result_gets_the_verdict_rejected_again(world: World) -> None:
     """STA-2: the first answer may have been lost."""
     world.given_running("extract", on="w1")
     event = world.result("extract", Outcome.SUCCEEDED)
@@ -94,7 +94,7 @@ def test_a_result_repeated_after_its_rejection_is_answered_rejected_again(world:
 
 @pytest.mark.parametrize("kind", [happened.AttemptStarted, happened.AttemptReturned])
 def test_other_reports_quarantine_their_task_as_well(world: World, kind: type[happened.WorkerEvent]) -> None:
-    """Whatever is said of an attempt has its task as the owner."""
+    """Any report of an attempt has its task as the owner."""
     world.register("w1")
     world.given_run(task("extract"))
     (worker, attempt) = world.holder("extract")
@@ -105,7 +105,7 @@ def test_other_reports_quarantine_their_task_as_well(world: World, kind: type[ha
 
 
 def test_a_worker_whose_process_may_still_run_is_told_to_stop_it(world: World) -> None:
-    """LIV-5: the attempt is over, and the room free; the process must go."""
+    """LIV-5: the attempt has ended and the capacity is free; the process must end."""
     world.given_running("extract", on="w1")
     (worker, attempt) = world.holder("extract")
 
@@ -131,8 +131,8 @@ def test_a_bad_report_of_another_worker_does_not_touch_the_task(world: World) ->
     assert len(world.ledger.rejected) == 1
 
 
-def test_an_unfit_result_that_was_seen_at_the_edge_quarantines_its_task(world: World) -> None:
-    """It costs nobody a reload."""
+def test_a_result_found_unstorable_on_receipt_quarantines_its_task(world: World) -> None:
+    """It needs no reload."""
     world.given_running("extract", on="w1")
     (_, attempt) = world.holder("extract")
     bad = world.result("extract", Outcome.SUCCEEDED, output="{")
@@ -144,7 +144,7 @@ def test_an_unfit_result_that_was_seen_at_the_edge_quarantines_its_task(world: W
 
 
 def test_a_run_that_can_not_be_adopted_is_held_and_leaves_intake(world: World) -> None:
-    """A person looks at it; resumed, it comes back to intake."""
+    """Once a person resumes it, it returns to intake."""
     run = world.put_in_intake(chain("a"))
 
     world.reject(world.arrival(run), "its definition is bad")
@@ -169,7 +169,7 @@ def test_a_run_whose_definition_can_not_be_read_is_held(world: World) -> None:
     assert world.task("b").state is S.QUEUED
 
 
-def test_a_shape_whose_placing_fails_is_passed_over_and_others_are_placed(world: World) -> None:
+def test_a_shape_whose_placement_fails_is_skipped_and_others_are_placed(world: World) -> None:
     """Until a new leader tries it."""
     world.submit(job(task("bad")))
     world.submit(job(task("good", labels={"fast": "yes"})))
@@ -190,7 +190,7 @@ def test_a_shape_whose_placing_fails_is_passed_over_and_others_are_placed(world:
 
 
 def test_a_timer_that_fails_quarantines_its_task(world: World) -> None:
-    """A retry's timer, of a task that waits."""
+    """The retry timer of a delayed task."""
     world.given_running("extract", on="w1", retry_delay_seconds=1.0)
     world.fail("extract")
     waiting = world.task("extract")
@@ -212,8 +212,8 @@ def test_a_run_limit_that_fails_holds_its_run(world: World) -> None:
     assert world.run(run).state is RunState.PAUSED
 
 
-def test_a_step_of_a_spread_that_fails_holds_its_run_and_a_person_lets_it_go_on(world: World) -> None:
-    """The spread rests, and goes on where it stopped."""
+def test_a_failed_step_of_a_bulk_operation_holds_its_run_until_resumed(world: World) -> None:
+    """The bulk operation rests, and continues where it stopped."""
     run = world.put_in_intake(wide(100))
     with world.rows_per_turn(40):
         world.turn(world.arrival(run))
@@ -229,8 +229,8 @@ def test_a_step_of_a_spread_that_fails_holds_its_run_and_a_person_lets_it_go_on(
     assert set(world.states(run).values()) == {S.QUEUED}
 
 
-def test_a_ripple_that_fails_holds_its_run_and_a_person_lets_it_go_on(world: World) -> None:
-    """The children hear of the end once the run is resumed."""
+def test_a_failed_propagation_holds_its_run_until_resumed(world: World) -> None:
+    """The children are notified once the run is resumed."""
     world.register("w1")
     run = world.submit(fan(100))
     world.start("first")
@@ -261,8 +261,8 @@ def test_a_held_run_is_still_held_for_a_new_leader(world: World) -> None:
     assert len(world.ledger.tasks) == 100
 
 
-def test_an_act_that_fails_is_refused_with_the_reason(world: World) -> None:
-    """Whoever asked is told, and nothing is held."""
+def test_a_failed_action_is_refused_with_the_reason(world: World) -> None:
+    """The caller gets the error, and nothing is held."""
     run = world.submit(chain("a"))
     act = world.asked(happened.CancelRun, run)
 
@@ -289,7 +289,7 @@ def test_an_act_that_fails_is_refused_with_the_reason(world: World) -> None:
     ],
     ids=lambda event: type(event).__name__,
 )  # fmt: skip
-def test_any_event_can_be_put_on_record(world: World, event: happened.Event) -> None:
+def test_any_event_can_be_recorded(world: World, event: happened.Event) -> None:
     """Also one that is about nothing we know."""
     world.register("w9")
 
@@ -311,7 +311,7 @@ def test_a_person_clears_a_quarantined_task_and_it_runs_again(world: World) -> N
 
 
 def test_a_task_that_is_not_quarantined_can_not_be_cleared(world: World) -> None:
-    """Whoever asks is told what it is."""
+    """The reply has its state."""
     run = world.submit(chain("a"))
 
     assert world.reply(happened.ClearTask, run, task="a") is Reply.REFUSED
@@ -355,7 +355,7 @@ def test_a_bad_result_of_a_run_that_is_being_cancelled_does_not_hold_the_cancel(
     assert world.run(run).state is RunState.CANCELLED
 
 
-def test_a_bad_result_of_a_run_whose_time_is_up_does_not_hold_its_end(world: World) -> None:
+def test_a_bad_result_of_a_timed_out_run_does_not_hold_its_end(world: World) -> None:
     """The same for a run that timed out."""
     world.register("w1")
     run = world.submit(job(task("a"), timeout_seconds=10))
@@ -367,7 +367,7 @@ def test_a_bad_result_of_a_run_whose_time_is_up_does_not_hold_its_end(world: Wor
     assert world.run(run).state is RunState.TIMED_OUT
 
 
-def test_a_run_with_a_quarantined_task_goes_on_with_the_others(world: World) -> None:
+def test_a_run_with_a_quarantined_task_continues_with_the_others(world: World) -> None:
     """STA-5: it is PAUSED only when nothing else can move."""
     world.register("w1", cores=2)
     run = world.submit(job(task("a"), task("b"), task("c", "b")))

@@ -1,4 +1,4 @@
-"""A person's retry: a final task starts again, with all that ended because of it (STA-1, DAG-7)."""
+"""Manual retry: a final task restarts, with all that ended because of it (STA-1, DAG-7)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ P = FailurePolicy
 
 
 def given_failed(world: World, run: Run, name: str) -> None:
-    """A task of one try that has failed."""
+    """A task with one attempt that has failed."""
     world.start(name, of=run)
     world.fail(name, of=run)
     assert world.task(name, run).state is S.FAILED
 
 
 def test_a_reopened_task_is_a_new_generation_with_counters_at_zero(world: World) -> None:
-    """STA-1: and its history goes on without a gap."""
+    """STA-1: and its history continues without a gap."""
     world.register("w1", cores=2)
     run = world.submit(job(task("a", max_attempts=1), task("b"), on_failure=P.FAIL_AFTER_ALL))
     world.start("b")
@@ -57,7 +57,7 @@ def test_its_descendants_start_again_with_it(world: World) -> None:
 
 
 def test_under_fail_fast_other_branches_start_again_by_their_cause(world: World) -> None:
-    """STA-1: `x` was cancelled because `a` failed, `y` because a person said so."""
+    """STA-1: `x` was cancelled because `a` failed, `y` by a person."""
     world.register("w1")
     run = world.submit(job(task("a", max_attempts=1), task("x"), task("y"), task("z", "x")))
     world.act(happened.CancelTask, run, task="y")
@@ -70,8 +70,8 @@ def test_under_fail_fast_other_branches_start_again_by_their_cause(world: World)
     assert world.run(run).failed_task is None
 
 
-def test_a_run_that_was_over_goes_on_from_its_rows(world: World) -> None:
-    """STA-1: it had left the memory, and comes back as a new generation."""
+def test_a_final_run_is_restored_from_its_rows(world: World) -> None:
+    """STA-1: it had left the memory, and returns as a new generation."""
     world.register("w1")
     run = world.submit(chain("a", "b", max_attempts=1), watched=True)
     given_failed(world, run, "a")
@@ -110,8 +110,8 @@ def test_a_run_that_was_reopened_does_not_move_to_history(world: World) -> None:
     assert world.ledger.archived == set()
 
 
-def test_a_task_that_is_not_over_can_not_be_reopened(world: World) -> None:
-    """Whoever asks is told what it is doing."""
+def test_an_open_task_can_not_be_reopened(world: World) -> None:
+    """The reply has its state."""
     run = world.submit(chain("a"))
 
     answer = world.act(happened.ReopenTask, run, task="a")
@@ -135,7 +135,7 @@ def test_a_skipped_descendant_is_decided_again(world: World) -> None:
     assert world.states(run) == {"count": S.SUCCEEDED, "load": S.ASSIGNED, "end": S.PENDING}
 
 
-def test_a_child_that_succeeded_is_left_as_it_is(world: World) -> None:
+def test_a_succeeded_child_is_not_changed(world: World) -> None:
     """STA-1: only what was cancelled or skipped follows."""
     world.register("w1")
     run = world.submit(chain("a", "b"))
@@ -163,7 +163,7 @@ def test_a_child_that_is_queued_waits_again(world: World) -> None:
     assert world.task("b").state is S.ASSIGNED
 
 
-def test_a_child_that_runs_goes_on(world: World) -> None:
+def test_a_running_child_continues(world: World) -> None:
     """Nothing automatic stops it, and its result counts."""
     world.register("w1", cores=2)
     run = world.submit(chain("a", "b"))
@@ -194,7 +194,7 @@ def test_a_second_failure_under_fail_fast_cancels_everything_again(world: World)
 
 
 def test_a_task_of_a_cancelled_run_can_be_reopened(world: World) -> None:
-    """Its descendants come along: they were cancelled with it."""
+    """Its descendants restart with it: they were cancelled with it."""
     world.register("w1")
     run = world.submit(chain("a", "b"))
     world.start("a")
@@ -209,7 +209,7 @@ def test_a_task_of_a_cancelled_run_can_be_reopened(world: World) -> None:
     assert world.run(run).cancelled_by is None
 
 
-def test_a_task_whose_upstream_was_cancelled_too_is_over_again_at_once(world: World) -> None:
+def test_a_task_with_a_cancelled_upstream_is_cancelled_again_at_once(world: World) -> None:
     """The run ends as it had ended before, as a generation of its own, and leaves the memory."""
     run = world.submit(chain("a", "b"), watched=True)
     world.act(happened.CancelRun, run)
@@ -223,7 +223,7 @@ def test_a_task_whose_upstream_was_cancelled_too_is_over_again_at_once(world: Wo
 
 
 def test_a_reopening_and_a_cancel_in_one_turn_end_the_run_again(world: World) -> None:
-    """It was over, came back and is over again before anybody could see it."""
+    """It was final, was restarted and is final again before this was visible."""
     world.register("w1")
     run = world.submit(chain("a", max_attempts=1))
     given_failed(world, run, "a")
@@ -253,8 +253,8 @@ def test_a_large_reopening_is_spread_over_several_batches(world: World) -> None:
     assert world.ledger.spreads == {}
 
 
-def test_a_reopening_while_the_failure_still_spreads_brings_everything_back(world: World) -> None:
-    """DAG-3: the fail_fast spread has come half way when a person retries its cause."""
+def test_a_reopen_during_fail_fast_restores_everything(world: World) -> None:
+    """DAG-3: the FAIL_FAST operation is half done when a person retries its cause."""
     world.register("w1")
     run = world.submit(wide(100, max_attempts=1))
     world.start("t0")
@@ -267,7 +267,7 @@ def test_a_reopening_while_the_failure_still_spreads_brings_everything_back(worl
     assert world.run(run).state is RunState.RUNNING
 
 
-def test_a_recall_that_a_reopening_has_overtaken_does_not_cancel_its_task(world: World) -> None:
+def test_a_recall_from_before_a_reopen_does_not_cancel_its_task(world: World) -> None:
     """DAG-3: `b` was called back because `a` failed; before the worker answers, `a` is retried."""
     world.register("w1", cores=2)
     run = world.submit(job(task("a", max_attempts=1), task("b")))
@@ -284,7 +284,7 @@ def test_a_recall_that_a_reopening_has_overtaken_does_not_cancel_its_task(world:
 
 
 def test_a_task_can_not_be_reopened_while_its_run_is_being_cancelled(world: World) -> None:
-    """Part of the run has been asked to stop: the person waits for the end, or asks again then."""
+    """Part of the run has been asked to stop: retry again after the end."""
     world.register("w1")
     run = world.submit(chain("a", "b"))
     world.start("a")
@@ -296,8 +296,8 @@ def test_a_task_can_not_be_reopened_while_its_run_is_being_cancelled(world: Worl
     assert world.run(run).state is RunState.CANCELLED
 
 
-def test_two_reopenings_at_once_bring_both_families_back(world: World) -> None:
-    """Each has its own spread."""
+def test_two_simultaneous_reopens_restore_all_descendants(world: World) -> None:
+    """Each has its own bulk operation."""
     world.register("w1", cores=2)
     left = [task(f"l{n}", "left") for n in range(30)]
     right = [task(f"r{n}", "right") for n in range(30)]
@@ -322,7 +322,7 @@ def test_two_reopenings_at_once_bring_both_families_back(world: World) -> None:
 
 @pytest.mark.parametrize("seconds", [30, 100])
 def test_a_reopened_run_has_its_whole_limit_again(world: World, seconds: int) -> None:
-    """The run failed after ten seconds; retried later, it is not timed out by the time of its first generation."""
+    """The run failed after ten seconds; retried later, the time of its first generation does not count."""
     world.register("w1")
     run = world.submit(job(task("a", max_attempts=1), timeout_seconds=60))
     world.advance(seconds=10, heard=["w1"])

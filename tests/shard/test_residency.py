@@ -29,7 +29,7 @@ EU_ZONES = ("eu-1", "eu-2")
 
 
 class Fleet:
-    """Some pools, with workers in some zones, and what is decided about them."""
+    """Some pools with workers in some zones, and their rules."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
@@ -50,7 +50,7 @@ class Fleet:
         return AllRules(version=1, pools=list(self.pools.values()), policies=self.policies)
 
     def play(self) -> None:
-        """Workers come, runs are submitted, pools are described anew, tasks end: in any order."""
+        """Register workers, submit runs, change pools and end tasks, in any order."""
         for name, shard in self.shards.items():
             self.turn(name, shard, Ruled(rules=rules_for(name, self.rules())), *self._workers(name))
         for number in range(self.random.randint(2, 6)):
@@ -84,7 +84,7 @@ class Fleet:
         self.turn(pool, self.shards[pool], RunArrived(run=run, job=job))
 
     def turn(self, name: str, shard: Shard, *events: Event) -> None:
-        """Take events, and look at everything that is placed because of them; some of it ends at once."""
+        """Apply events, and check everything that is placed; some of it ends at once."""
         batch = shard.handle(events, now=self.now)
         ends = []
         for worker, assignment in _assigned(batch):
@@ -131,7 +131,7 @@ def _assigned(batch: Batch) -> Iterator[tuple[str, Assignment]]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("first", range(0, SCHEDULES, IN_ONE_TEST))
-def test_what_must_stay_in_europe_is_placed_nowhere_else(first: int) -> None:
+def test_eu_only_tasks_are_placed_only_in_the_eu(first: int) -> None:
     """Whatever pools there are, wherever their workers are, and however they are labelled later."""
     placed = kept = 0
     for seed in range(first, first + IN_ONE_TEST):

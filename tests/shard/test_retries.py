@@ -1,4 +1,4 @@
-"""Failures are tried again after a delay that grows, as often as they may (RTY-2, RTY-3, RTY-5)."""
+"""Failures are retried with a growing delay, up to the limit (RTY-2, RTY-3, RTY-5)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.shard.world import World
 S = TaskState
 
 
-def test_a_failure_waits_for_its_delay_and_is_tried_again(world: World) -> None:
+def test_a_failure_is_retried_after_its_delay(world: World) -> None:
     """The delay is counted by the store's clock, from the failure on."""
     world.given_running("extract", on="w1", max_attempts=2, retry_delay_seconds=10.0)
     world.fail("extract", error='"boom"')
@@ -34,7 +34,7 @@ def test_a_failure_waits_for_its_delay_and_is_tried_again(world: World) -> None:
 
 
 def test_a_run_has_started_when_its_first_attempt_did(world: World) -> None:
-    """OBS-5: also if that one failed, and another one is the last."""
+    """OBS-5: also if that attempt failed, and another one is the last."""
     run = world.given_running("extract", on="w1", max_attempts=3, retry_delay_seconds=1.0)
     first = world.task("extract").started_at
     for _ in range(2):
@@ -60,8 +60,8 @@ def test_when_a_run_started_is_known_though_its_task_was_cleared(world: World) -
     assert world.run(run).started_at == first
 
 
-def test_the_last_try_ends_in_failed(world: World) -> None:
-    """`max_attempts` tries, then FAILED, and each attempt is on record with its number."""
+def test_the_last_attempt_ends_in_failed(world: World) -> None:
+    """`max_attempts` attempts, then FAILED; each attempt is recorded with its number."""
     run = world.given_running("extract", on="w1", max_attempts=3, retry_delay_seconds=1.0)
     world.fail("extract")
     for _ in range(2):
@@ -80,7 +80,7 @@ def test_the_last_try_ends_in_failed(world: World) -> None:
 
 
 def test_a_success_after_a_failure_clears_the_error(world: World) -> None:
-    """What is left is what the last attempt left."""
+    """The error of the last attempt counts."""
     world.given_running("extract", on="w1", retry_delay_seconds=1.0)
     world.fail("extract", error='"boom"')
     world.advance(seconds=2, heard=["w1"])
@@ -102,7 +102,7 @@ def test_an_attempt_that_is_sent_again_has_the_next_number_and_a_new_id(world: W
     assert first.attempt != second.attempt
 
 
-def test_a_waiting_retry_gives_its_room_to_others(world: World) -> None:
+def test_a_delayed_retry_uses_no_capacity(world: World) -> None:
     """I-65: a delay holds nothing."""
     world.given_running("extract", on="w1")
     world.given_run(task("other"))
@@ -114,7 +114,7 @@ def test_a_waiting_retry_gives_its_room_to_others(world: World) -> None:
 
 
 def test_a_retry_keeps_the_run_running(world: World) -> None:
-    """STA-5: PENDING for a time is not over."""
+    """STA-5: a delayed PENDING task is not final."""
     run = world.given_running("extract", on="w1")
     world.fail("extract")
 
@@ -135,8 +135,8 @@ def test_a_new_leader_keeps_the_delay(world: World) -> None:
     assert world.task("extract").state is S.QUEUED
 
 
-def test_losses_are_not_counted_as_tries(world: World) -> None:
-    """RTY-5: two losses and a failure leave two of three tries."""
+def test_losses_do_not_count_as_attempts(world: World) -> None:
+    """RTY-5: two losses and a failure leave two of three attempts."""
     world.given_running("extract", on="w1", max_attempts=3, retry_delay_seconds=1.0)
     for _ in range(2):
         world.advance(seconds=15)
@@ -159,7 +159,7 @@ def test_a_result_without_a_start_counts_as_both(world: World) -> None:
 
 
 def test_a_failure_while_its_upstream_is_open_again_waits_for_both(world: World) -> None:
-    """A child that runs while its upstream is retried by a person is not tried again before that is over."""
+    """A child that runs while its upstream is retried by a person is not retried before that has ended."""
     world.register("w1", cores=2)
     world.submit(job(task("a"), task("b", "a", retry_delay_seconds=5.0)))
     world.run_through("a")

@@ -1,4 +1,4 @@
-"""Retry from failure: all that failed starts again, with what was ended because of it (DAG-7)."""
+"""Retry a run from its failures: failed tasks restart, with what ended because of them (DAG-7)."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ def given_failures(world: World, policy: FailurePolicy) -> None:
     world.succeed("c")
 
 
-def test_all_that_failed_starts_again_with_what_was_cancelled_because_of_it(world: World) -> None:
+def test_failed_tasks_restart_with_their_cancelled_dependents(world: World) -> None:
     given_failures(world, FailurePolicy.FAIL_AFTER_ALL)
     world.fail("a", "b")
     world.succeed("e")
     assert world.run().state is RunState.FAILED
     answer = world.act(happened.RetryRun)
-    assert (answer.reply, answer.detail) == (Reply.DONE, "2 tasks started again")
+    assert (answer.reply, answer.detail) == (Reply.DONE, "2 tasks restarted")
     assert world.states() == {"a": S.ASSIGNED, "b": S.ASSIGNED, "c": S.SUCCEEDED, "d": S.PENDING, "e": S.SUCCEEDED}
     world.succeed("a", "b", "d")
     assert (world.run().state, world.run().generation) == (RunState.SUCCEEDED, 2)
 
 
-def test_under_fail_fast_what_was_ended_by_the_failure_goes_on(world: World) -> None:
+def test_under_fail_fast_tasks_ended_by_the_failure_restart(world: World) -> None:
     given_failures(world, FailurePolicy.FAIL_FAST)
     world.fail("a")
     world.fail("b")
@@ -53,7 +53,7 @@ def test_under_fail_fast_what_was_ended_by_the_failure_goes_on(world: World) -> 
     assert world.run().state is RunState.SUCCEEDED
 
 
-def test_what_a_person_cancelled_stays_so(world: World) -> None:
+def test_tasks_cancelled_by_a_person_stay_cancelled(world: World) -> None:
     given_failures(world, FailurePolicy.FAIL_AFTER_ALL)
     world.act(happened.CancelTask, task="b")
     world.stop("b")
@@ -72,7 +72,7 @@ def test_a_run_in_which_nothing_failed_is_not_retried(world: World) -> None:
 
 
 @pytest.mark.parametrize("turns", [1, 4])
-def test_a_new_leader_goes_on_with_it(world: World, turns: int) -> None:
+def test_a_new_leader_continues_the_retry(world: World, turns: int) -> None:
     world.register("w1", cores=40)
     world.submit(wide(40, on_failure=FailurePolicy.FAIL_AFTER_ALL, max_attempts=1))
     names = [f"t{number}" for number in range(40)]
@@ -90,8 +90,8 @@ def test_a_new_leader_goes_on_with_it(world: World, turns: int) -> None:
     assert [world.task(name).state for name in names[:10]] == [S.ASSIGNED] * 10
 
 
-def test_what_waits_for_a_fan_out_waits_again_for_those_of_it_that_failed(world: World) -> None:
-    """They stand behind it in the run, and it is looked at before them."""
+def test_a_fan_in_waits_again_for_the_failed_members(world: World) -> None:
+    """They have a higher position in the run, and are visited later."""
     world.register("w1", cores=8)
     world.submit(
         job(
@@ -104,7 +104,7 @@ def test_what_waits_for_a_fan_out_waits_again_for_those_of_it_that_failed(world:
     world.succeed("fetch[0]")
     world.fail("fetch[1]", "fetch[2]")
     assert world.task("report").state is S.CANCELLED
-    assert world.act(happened.RetryRun).detail == "2 tasks started again"
+    assert world.act(happened.RetryRun).detail == "2 tasks restarted"
     assert [world.task(f"fetch[{number}]").generation for number in range(3)] == [1, 2, 2]
     world.succeed("fetch[1]")
     assert world.task("report").state is S.PENDING

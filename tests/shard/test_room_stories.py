@@ -31,7 +31,7 @@ _WORKERS = {"w1": 2.0, "w2": 4.0, "w3": 4.0}
 
 
 class Story:
-    """A fleet, and what happens to it by chance."""
+    """A pool, and random events."""
 
     def __init__(self, world: World, seed: int) -> None:
         self.world = world
@@ -122,7 +122,7 @@ class Story:
         assert kept == NOTHING or memory.tuning.defragment, "nothing is promised to it, and room is made for it"
 
     def finish(self) -> None:
-        """Nothing more comes: all that waits has its turn."""
+        """No more arrivals: all waiting tasks run."""
         for _ in range(400):
             self.world.advance(1, heard=[name for name in _WORKERS if self.speaks_for(name)])
             for name in _WORKERS:
@@ -143,7 +143,7 @@ class Story:
 
 
 def _judge(batch: Batch) -> None:
-    """Whoever is asked to make room in a batch is asked for somebody whose room is in it, and never a P0."""
+    """Each preemption in a batch is for a task with a reservation there, and never hits a P0."""
     rows = {change.task.id: change.task for change in batch.tasks} | {one.id: one for one in batch.new_tasks}
     for one in rows.values():
         if one.stop is not None and one.stop.kind is StopKind.PREEMPT:
@@ -153,7 +153,7 @@ def _judge(batch: Batch) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(12))
-def test_of_any_story_the_laws_hold_and_all_ends_well(world: World, seed: int) -> None:
+def test_preemption_invariants_hold_and_all_tasks_end(world: World, seed: int) -> None:
     story = Story(world, seed)
     for _ in range(60):
         story.step()

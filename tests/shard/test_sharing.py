@@ -1,4 +1,4 @@
-"""Who is next, and who has had enough: guarantees, weights, quotas, budgets of failures (PLC-4, PLC-5, ADM-5)."""
+"""Tenant order and limits: guarantees, weights, quotas, failure budgets (PLC-4, PLC-5, ADM-5)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from mainspring.core.model.run import FailurePolicy
-from mainspring.core.model.task import Priority, TaskState
+from mainspring.core.model.task import Priority, TaskState, Trail
 from mainspring.protocol.wire import Assign
 from mainspring.shard.events import CancelRun
 from tests.shard.jobs import cores, job, short, task, wide
@@ -25,12 +25,12 @@ def tenants_served(world: World, worker: str) -> list[str]:
 
 
 def running(world: World, tenant: str) -> int:
-    """How many rooms a tenant has."""
+    """Number of leases of a tenant."""
     return world.shard.memory.lease_counts.get(tenant, 0)
 
 
 def test_a_guarantee_comes_before_burst(world: World) -> None:
-    """PLC-5: `small` has less than anybody, and waits until `big` has what it was promised."""
+    """PLC-5: `small` has the lowest share, and waits until `big` has its guarantee."""
     world.rule(rules(quota("big", guaranteed=4)))
     world.submit(wide(10), tenant="big")
     world.submit(wide(10), tenant="small")
@@ -40,8 +40,8 @@ def test_a_guarantee_comes_before_burst(world: World) -> None:
     assert tenants_served(world, "w1") == ["big"] * 4 + ["small"] * 2
 
 
-def test_only_the_part_of_a_guarantee_that_was_said_counts(world: World) -> None:
-    """PLC-5: a task that would take its tenant beyond what was promised is on burst, and waits for its share."""
+def test_only_the_guaranteed_resources_count(world: World) -> None:
+    """PLC-5: a task that would exceed its tenant's guarantee is on burst, and waits for its share."""
     world.rule(rules(quota("big", guaranteed=2.5)))
     world.submit(wide(10), tenant="big")
     world.submit(wide(10), tenant="small")
@@ -53,7 +53,7 @@ def test_only_the_part_of_a_guarantee_that_was_said_counts(world: World) -> None
 
 
 def one_after_another(world: World, tasks: int, seconds: float = 0.0) -> list[str]:
-    """Whose tasks run in the only room there is, if each takes so long."""
+    """The tenants whose tasks run in the only slot, with a fixed duration."""
     for _ in range(tasks):
         (held,) = world.shard.memory.attempts.values()
         world.advance(seconds, heard=["w1"])
@@ -61,8 +61,8 @@ def one_after_another(world: World, tasks: int, seconds: float = 0.0) -> list[st
     return tenants_served(world, "w1")[:tasks]
 
 
-def test_tenants_take_turns_in_one_room(world: World) -> None:
-    """PLC-4: nobody waits until another one has nothing left."""
+def test_tenants_take_turns_with_one_slot(world: World) -> None:
+    """PLC-4: no tenant waits until another one has no work."""
     for tenant in ("a", "b", "c"):
         world.submit(wide(10), tenant=tenant)
     world.register("w1", cores=1)
@@ -70,8 +70,8 @@ def test_tenants_take_turns_in_one_room(world: World) -> None:
     assert one_after_another(world, 9) == ["a", "b", "c"] * 3
 
 
-def test_a_promise_that_is_too_small_keeps_nobody_from_taking_turns(world: World) -> None:
-    """PLC-4: of one room a tenant that is guaranteed half of what its tasks take has as much as the others."""
+def test_a_guarantee_smaller_than_a_task_does_not_prevent_turns(world: World) -> None:
+    """PLC-4: with one slot a tenant whose guarantee is half a task gets as much as the others."""
     world.rule(rules(quota("a", guaranteed=0.5)))
     for tenant in ("a", "b", "c"):
         world.submit(wide(10), tenant=tenant)
@@ -80,8 +80,8 @@ def test_a_promise_that_is_too_small_keeps_nobody_from_taking_turns(world: World
     assert Counter(one_after_another(world, 9)) == {"a": 3, "b": 3, "c": 3}
 
 
-def test_a_weight_counts_also_in_one_room(world: World) -> None:
-    """PLC-4: whoever weighs three times as much has it three times as often."""
+def test_a_weight_counts_with_one_slot(world: World) -> None:
+    """PLC-4: a tenant with three times the weight gets three times as many turns."""
     world.rule(rules(quota("three", weight=3.0)))
     for tenant in ("one", "three"):
         world.submit(wide(20), tenant=tenant)
@@ -90,7 +90,7 @@ def test_a_weight_counts_also_in_one_room(world: World) -> None:
     assert Counter(one_after_another(world, 16, seconds=1.0)) == {"three": 12, "one": 4}
 
 
-def test_in_fewer_rooms_than_tenants_each_has_its_part_of_the_time(world: World) -> None:
+def test_with_fewer_slots_than_tenants_each_gets_its_share_over_time(world: World) -> None:
     """PLC-4: by weight, whatever its tasks take."""
     weights = {f"t{number:02d}": 1.0 + number % 4 for number in range(16)}
     lasts = {tenant: 1 + number % 3 for number, tenant in enumerate(weights)}
@@ -113,7 +113,7 @@ def test_in_fewer_rooms_than_tenants_each_has_its_part_of_the_time(world: World)
     assert all(0.9 < had[tenant] / weight / whole < 1.1 for tenant, weight in weights.items()), str(had)
 
 
-def test_who_was_away_has_saved_up_nothing(world: World) -> None:
+def test_an_idle_tenant_accumulates_no_credit(world: World) -> None:
     """PLC-4: it begins where the others are, and takes turns from then on."""
     for tenant in ("a", "b"):
         world.submit(wide(20), tenant=tenant)
@@ -126,8 +126,8 @@ def test_who_was_away_has_saved_up_nothing(world: World) -> None:
     assert abs(served["a"] - served["b"]) <= 1
 
 
-def test_who_has_nothing_and_was_promised_nothing_comes_first_come_first_served(world: World) -> None:
-    """PLC-4: after guarantees and before whoever has something; a weight counts from the first room on."""
+def test_tenants_without_usage_and_guarantee_are_served_in_order(world: World) -> None:
+    """PLC-4: after guarantees and before tenants with leases; a weight counts from the first lease on."""
     world.rule(rules(quota("m", guaranteed=1), quota("c", weight=2.0)))
     for tenant in ("z", "b", "m", "c"):
         world.submit(wide(5), tenant=tenant)
@@ -149,7 +149,7 @@ def test_a_weight_divides_what_is_spare(world: World) -> None:
 
 
 def test_shares_are_kept_while_work_comes_and_goes(world: World) -> None:
-    """PLC-4: what is given back goes to whoever has less than its share by then."""
+    """PLC-4: released capacity goes to the tenant below its share."""
     world.rule(rules(quota("two", weight=2.0)))
     mine, theirs = world.submit(wide(30), tenant="two"), world.submit(wide(30), tenant="one")
     world.register("w1", cores=9)
@@ -163,7 +163,7 @@ def test_shares_are_kept_while_work_comes_and_goes(world: World) -> None:
 
 
 def test_strict_priority_comes_before_a_guarantee(world: World) -> None:
-    """PLC-4: P1 of somebody who has nothing promised is placed before P2 of somebody who has."""
+    """PLC-4: P1 of a tenant without guarantee is placed before P2 of a tenant with one."""
     world.rule(rules(quota("big", guaranteed=4)))
     world.submit(wide(4), tenant="big", priority=P2)
     world.submit(wide(4), tenant="small", priority=P1)
@@ -176,7 +176,7 @@ def test_strict_priority_comes_before_a_guarantee(world: World) -> None:
 @pytest.mark.parametrize(
     "row", [quota("acme", max_tasks=2), quota("acme", burst=2), quota("acme", guaranteed=1, burst=1)]
 )
-def test_a_tenant_has_no_more_than_its_quota_though_there_is_room(world: World, row: object) -> None:
+def test_a_tenant_does_not_exceed_its_quota_despite_free_capacity(world: World, row: object) -> None:
     """ADM-5: so many tasks; or so many cores, guaranteed and burst together."""
     world.rule(rules(row))  # type: ignore[arg-type]
     world.register("w1", cores=8)
@@ -189,7 +189,7 @@ def test_a_tenant_has_no_more_than_its_quota_though_there_is_room(world: World, 
     assert running(world, "acme") == 2
 
 
-def test_p0_is_not_held_by_a_quota_and_its_use_counts(world: World) -> None:
+def test_p0_is_exempt_from_quotas_but_counts_as_usage(world: World) -> None:
     """PLC-4."""
     world.rule(rules(quota("acme", max_tasks=2)))
     world.register("w1", cores=8)
@@ -200,8 +200,8 @@ def test_p0_is_not_held_by_a_quota_and_its_use_counts(world: World) -> None:
     assert world.states(later) == {"later": S.QUEUED}
 
 
-def test_a_quota_of_nothing_lets_nothing_start(world: World) -> None:
-    """OPS-2: but what runs goes on."""
+def test_a_zero_quota_starts_nothing(world: World) -> None:
+    """OPS-2: running tasks continue."""
     world.given_running("a", on="w1")
     world.rule(rules(quota("acme", max_tasks=0)))
     run = world.submit(job(task("b")))
@@ -213,8 +213,8 @@ def test_a_quota_of_nothing_lets_nothing_start(world: World) -> None:
     assert world.states(run) == {"b": S.ASSIGNED}
 
 
-def test_a_task_that_is_more_than_its_tenants_quota_hides_nothing_behind_it(world: World) -> None:
-    """ADM-5: it can't ever start; what came later can."""
+def test_a_task_larger_than_its_quota_does_not_block_others(world: World) -> None:
+    """ADM-5: it can never start; later tasks can."""
     world.rule(rules(quota("acme", burst=2)))
     world.register("w1", cores=8)
     world.submit(job(task("huge", resources=cores(4))))
@@ -240,7 +240,7 @@ def test_a_large_task_that_waits_for_its_quota_is_not_overtaken_by_small_ones(wo
 
 
 def test_when_the_large_task_that_waited_for_its_quota_is_cancelled_the_next_one_may_start(world: World) -> None:
-    """PLC-4: what a tenant would place next is another task then."""
+    """PLC-4: the tenant's next task is another one then."""
     world.rule(rules(quota("acme", burst=3)))
     world.register("w1", cores=8)
     world.submit(wide(2))
@@ -254,7 +254,7 @@ def test_when_the_large_task_that_waited_for_its_quota_is_cancelled_the_next_one
 
 
 def test_a_group_of_short_tasks_is_one_of_the_tasks_of_a_quota(world: World) -> None:
-    """ADM-5, PLC-10: they share one room."""
+    """ADM-5, PLC-10: they share one lease."""
     world.rule(rules(quota("acme", max_tasks=1)))
     world.register("w1")
     run = world.submit(job(*(short(f"s{n}") for n in range(10))))
@@ -263,8 +263,8 @@ def test_a_group_of_short_tasks_is_one_of_the_tasks_of_a_quota(world: World) -> 
     assert running(world, "acme") == 1
 
 
-def test_a_raised_quota_falls_back_by_itself(world: World) -> None:
-    """OPS-2: the timer comes up, though nothing else happens."""
+def test_a_quota_override_expires(world: World) -> None:
+    """OPS-2: the timer fires, though nothing else happens."""
     row = quota("acme", max_tasks=1)
     world.rule(rules(raised(row, world.now + timedelta(seconds=10), max_tasks=3)))
     world.register("w1", cores=8)
@@ -279,8 +279,8 @@ def test_a_raised_quota_falls_back_by_itself(world: World) -> None:
     assert running(world, "acme") == 1
 
 
-def test_a_smaller_raise_ends_and_work_goes_on_by_itself(world: World) -> None:
-    """OPS-2: held for a while, and let go when that is over."""
+def test_work_continues_when_a_lower_override_expires(world: World) -> None:
+    """OPS-2: lower for a while, and back at the end."""
     world.rule(rules(raised(quota("acme"), world.now + timedelta(seconds=10), max_tasks=0)))
     world.register("w1")
     world.submit(job(task("a")))
@@ -291,8 +291,8 @@ def test_a_smaller_raise_ends_and_work_goes_on_by_itself(world: World) -> None:
     assert world.task("a").state is S.ASSIGNED
 
 
-def test_rules_outlive_a_reload_within_the_term(world: World) -> None:
-    """The memory that is loaded again goes by what was decided last."""
+def test_rules_survive_a_reload_within_the_term(world: World) -> None:
+    """The reloaded memory has the latest rules."""
     world.rule(rules(quota("acme", max_tasks=1)))
     world.register("w1", cores=4)
     world.submit(wide(3))
@@ -306,7 +306,7 @@ def test_rules_outlive_a_reload_within_the_term(world: World) -> None:
 
 
 def test_a_new_leader_knows_what_each_tenant_has(world: World) -> None:
-    """HA-3: use and rooms are derived from the rows."""
+    """HA-3: usage and lease counts are derived from the rows."""
     world.rule(rules(quota("acme", max_tasks=2)))
     world.register("w1", cores=4)
     run = world.submit(wide(5))
@@ -320,7 +320,7 @@ def test_a_new_leader_knows_what_each_tenant_has(world: World) -> None:
 
 
 def test_a_new_leader_serves_the_oldest_first(world: World) -> None:
-    """PLC-4: tasks stand in their line as they became QUEUED, wherever they are in their run."""
+    """PLC-4: queue order is by the time of becoming QUEUED, whatever the position in the run."""
     world.register("w1", cores=1)
     run = world.submit(job(task("late", "gate"), task("gate"), task("early"), task("other")))
     world.advance(5, heard=["w1"])
@@ -343,7 +343,7 @@ def fails(world: World, many: int, tenant: str = "acme") -> None:
         world.fail("bad", error='{"class":"permanent"}', of=run)
 
 
-def test_a_tenant_beyond_its_budget_of_failures_starts_one_a_second(world: World) -> None:
+def test_a_tenant_over_its_failure_budget_starts_one_per_second(world: World) -> None:
     """ADM-5: others, and its own P0, are not held by it."""
     world.rule(rules(quota("acme", failures_per_hour=3)))
     world.register("w1", cores=10)
@@ -360,7 +360,7 @@ def test_a_tenant_beyond_its_budget_of_failures_starts_one_a_second(world: World
     assert running(world, "acme") == 6
 
 
-def test_a_budget_is_there_again_when_fewer_failed_in_the_last_hour(world: World) -> None:
+def test_a_failure_budget_recovers_after_an_hour(world: World) -> None:
     """ADM-5: also after a take-over, which finds the counts in the rows."""
     world.rule(rules(quota("acme", failures_per_hour=2)))
     world.register("w1", cores=10)
@@ -376,8 +376,8 @@ def test_a_budget_is_there_again_when_fewer_failed_in_the_last_hour(world: World
     assert {one.state for one in world.ledger.tasks_of("run_0003")} == {S.ASSIGNED}
 
 
-def test_short_tasks_of_a_tenant_that_is_throttled_don_t_travel_together(world: World) -> None:
-    """ADM-5: starts are counted, not rooms."""
+def test_short_tasks_of_a_throttled_tenant_are_not_grouped(world: World) -> None:
+    """ADM-5: starts are counted, not leases."""
     world.rule(rules(quota("acme", failures_per_hour=1)))
     world.register("w1")
     fails(world, 1)
@@ -387,10 +387,10 @@ def test_short_tasks_of_a_tenant_that_is_throttled_don_t_travel_together(world: 
     assert list(world.states(run).values()).count(S.ASSIGNED) == 1
 
 
-def test_a_quota_limits_what_a_list_may_become(world: World) -> None:
+def test_a_quota_limits_fan_out(world: World) -> None:
     """ADM-5: the job allows more."""
     world.rule(rules(quota("acme", max_fan_out=2)))
     run = world.submit(job(task("each", for_each="params.many")), params='{"many": 3}')
 
     assert world.run(run).paused
-    assert "3, and 2 are allowed" in world.task("each").because
+    assert world.task("each").trail == Trail(fan_out_limit=(3, 2))

@@ -1,4 +1,4 @@
-"""Work that exceeds a batch: it is bounded, and a new leader goes on where it stopped."""
+"""Bulk operations: bounded batches, and a new leader continues where it stopped."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def failing_fast(world: World) -> happened.Event:
 
 
 def reopening(world: World) -> happened.Event:
-    """A person retries what everything else depends on."""
+    """A person retries the task that all others depend on."""
     world.register("w1")
     run = world.submit(fan(98, max_attempts=1, on_failure=FailurePolicy.FAIL_AFTER_ALL))
     world.start("first")
@@ -103,7 +103,7 @@ def test_its_row_is_written_in_its_first_batch_and_goes_with_its_last(world: Wor
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
 def test_each_of_its_batches_is_bounded(world: World, story: Story) -> None:
-    """The budget counts task rows and transitions; placing may add a quarter, and a step finishes what it began."""
+    """The budget counts task rows and transitions; placement may add a quarter, and a step finishes what it began."""
     event = story(world)
     with world.rows_per_turn(ROWS):
         before = len(world.batches)
@@ -116,10 +116,8 @@ def test_each_of_its_batches_is_bounded(world: World, story: Story) -> None:
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
 @pytest.mark.parametrize("after", [1, 2, 4])
-def test_a_new_leader_goes_on_where_it_stopped_and_comes_to_the_same_end(
-    world: World, story: Story, after: int
-) -> None:
-    """With the break and without it, the tasks end alike."""
+def test_a_new_leader_continues_to_the_same_result(world: World, story: Story, after: int) -> None:
+    """With and without the change of leader the tasks end the same way."""
     unbroken = World()
     event = story(unbroken)
     with unbroken.rows_per_turn(ROWS):
@@ -142,7 +140,7 @@ def test_a_new_leader_goes_on_where_it_stopped_and_comes_to_the_same_end(
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
-def test_a_leader_that_changes_with_every_batch_comes_to_the_same_end(world: World, story: Story) -> None:
+def test_a_leader_change_after_every_batch_gives_the_same_result(world: World, story: Story) -> None:
     """Each gets one batch done."""
     unbroken = World()
     unbroken.settle(story(unbroken))
@@ -159,8 +157,8 @@ def test_a_leader_that_changes_with_every_batch_comes_to_the_same_end(world: Wor
     assert end_of(world) == end_of(unbroken)
 
 
-def test_several_spreads_of_a_run_are_open_at_once(world: World) -> None:
-    """A run that is being adopted is paused, and each has its row."""
+def test_several_bulk_operations_of_a_run_are_open_at_once(world: World) -> None:
+    """A run that is being adopted is paused, and each operation has its row."""
     run = world.put_in_intake(wide(200))
     with world.rows_per_turn(ROWS):
         world.turn(world.arrival(run))
@@ -171,7 +169,7 @@ def test_several_spreads_of_a_run_are_open_at_once(world: World) -> None:
     assert set(world.states(run).values()) == {S.PENDING}
 
 
-def test_spreads_of_several_runs_take_turns(world: World) -> None:
+def test_bulk_operations_of_several_runs_take_turns(world: World) -> None:
     """Each gets its part before any gets a second one."""
     runs = [world.put_in_intake(wide(200)) for _ in range(3)]
     with world.rows_per_turn(ROWS):
@@ -204,7 +202,7 @@ def test_a_pause_and_a_resume_in_one_turn_leave_no_row_behind(world: World) -> N
 
 
 def test_a_retry_of_the_same_task_begins_again_from_the_start(world: World) -> None:
-    """It failed again while its first retry was still spreading."""
+    """It failed again while its first retry was in progress."""
     world.register("w1")
     run = world.submit(fan(98, max_attempts=1))
     world.start("first")
@@ -222,7 +220,7 @@ def test_a_retry_of_the_same_task_begins_again_from_the_start(world: World) -> N
     assert set(states.values()) == {S.PENDING}
 
 
-def test_the_shard_says_when_it_has_more_to_do_by_itself(world: World) -> None:
+def test_has_more_reports_pending_work(world: World) -> None:
     """The loop does not wait then."""
     run = world.put_in_intake(wide(100))
     assert not world.shard.has_more()
@@ -234,8 +232,8 @@ def test_the_shard_says_when_it_has_more_to_do_by_itself(world: World) -> None:
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
-def test_what_is_due_comes_to_the_same_end_when_each_step_is_taken_alone(world: World, story: Story) -> None:
-    """After a fault the host takes one event at a time, so that the one that fails has an owner."""
+def test_due_steps_applied_one_at_a_time_give_the_same_result(world: World, story: Story) -> None:
+    """After a fault the host applies one event at a time, so that the one that fails has an owner."""
     together = World()
     together.settle(story(together))
 
@@ -250,8 +248,8 @@ def test_what_is_due_comes_to_the_same_end_when_each_step_is_taken_alone(world: 
     assert end_of(world) == end_of(together)
 
 
-def test_a_ripple_and_its_children_come_to_the_same_end_when_each_step_is_taken_alone(world: World) -> None:
-    """Children that were not told before the reload are found, and decided one by one."""
+def test_propagation_steps_applied_one_at_a_time_give_the_same_result(world: World) -> None:
+    """Children that were not notified before the reload are found, and decided one by one."""
     world.register("w1", cores=2)
     run = world.submit(fan(50))
     world.start("first")
@@ -266,7 +264,7 @@ def test_a_ripple_and_its_children_come_to_the_same_end_when_each_step_is_taken_
     assert all(states[f"t{n}"] in (S.QUEUED, S.ASSIGNED) for n in range(50))
 
 
-def test_an_urgent_turn_puts_large_work_off_but_never_twice_in_a_row(world: World) -> None:
+def test_an_urgent_turn_defers_large_work_but_never_twice_in_a_row(world: World) -> None:
     """A P0 goes out in a short batch; a stream of them does not keep a large run from being adopted."""
     with world.rows_per_turn(ROWS):
         world.turn(adopting(world))

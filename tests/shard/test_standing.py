@@ -54,11 +54,11 @@ def test_a_tenant_at_its_quota_names_the_limit(world: World) -> None:
     world.submit(wide(3), tenant="other")
 
     assert tenant(world, "acme").queued == {"P1": 2}
-    assert tenant(world, "acme").blocked_by == "its quota is 1 task at a time, and it has 1"
-    assert tenant(world, "other").blocked_by == "its quota is 2 cores, and it uses 2 cores"
+    assert tenant(world, "acme").blocked_by == "it has 1 of 1 task at a time"
+    assert tenant(world, "other").blocked_by == "it uses 2 cores of 2 cores"
     assert lines(world) == [
-        (P1, 2, "its quota is 1 task at a time, and it has 1"),
-        (P1, 1, "its quota is 2 cores, and it uses 2 cores"),
+        (P1, 2, "it has 1 of 1 task at a time"),
+        (P1, 1, "it uses 2 cores of 2 cores"),
     ]
 
 
@@ -71,7 +71,7 @@ def test_a_tenant_at_its_quota_names_the_limit_without_capacity_too(world: World
 
     world.rule(rules(quota("acme", max_tasks=2)))
 
-    assert tenant(world, "acme").blocked_by == "its quota is 2 tasks at a time, and it has 2"
+    assert tenant(world, "acme").blocked_by == "it has 2 of 2 tasks at a time"
 
 
 def test_a_tenant_is_not_held_by_its_quota_while_something_of_it_may_start(world: World) -> None:
@@ -149,7 +149,7 @@ def test_a_group_that_is_full_is_named(world: World) -> None:
     world.submit(job(task("c"), groups=("db",)))
 
     assert sorted(why for _, _, why in lines(world)) == [
-        "group calls lets 5 start every 60 s", "group db lets 1 run at a time", "group db lets 1 run at a time",
+        *["group calls is at its limit of 5 starts per 60 s"], *["group db is at its limit of 1 at a time"] * 2,
     ]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Asked to stop is durable, and ends only when the worker says so (STA-8)."""
+"""A stop request is durable, and ends only by a report of the worker (STA-8)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.shard.world import World
 S = TaskState
 
 
-def test_a_cancelled_task_that_runs_keeps_its_state_and_its_room_until_the_worker_says_so(world: World) -> None:
+def test_a_cancelled_running_task_keeps_its_state_and_capacity_until_the_worker_reports(world: World) -> None:
     """STA-8."""
     run = world.given_running("extract", on="w1")
     world.given_run(task("other"))
@@ -50,7 +50,7 @@ def test_the_request_is_in_the_batch_whose_effect_is_the_signal(world: World) ->
     ("outcome", "state"), [(Outcome.SUCCEEDED, S.SUCCEEDED), (Outcome.FAILED, S.FAILED), (Outcome.STOPPED, S.CANCELLED)]
 )
 def test_a_result_produced_before_the_signal_counts(world: World, outcome: Outcome, state: TaskState) -> None:
-    """STA-8: the process ended by itself while the request was on its way."""
+    """STA-8: the process ended while the request was on its way."""
     world.given_running("extract", on="w1", max_attempts=1)
     world.act(happened.CancelTask, task="extract")
 
@@ -59,8 +59,8 @@ def test_a_result_produced_before_the_signal_counts(world: World, outcome: Outco
     assert world.task("extract").state is state
 
 
-def test_a_failure_after_a_cancel_is_not_tried_again(world: World) -> None:
-    """STA-8: tries are left, and nobody wants them."""
+def test_a_failure_after_a_cancel_is_not_retried(world: World) -> None:
+    """STA-8: attempts are left, but not wanted."""
     world.given_running("extract", on="w1", max_attempts=3)
     world.act(happened.CancelTask, task="extract")
 
@@ -70,7 +70,7 @@ def test_a_failure_after_a_cancel_is_not_tried_again(world: World) -> None:
 
 
 def test_a_cancelled_task_that_is_assigned_is_recalled(world: World) -> None:
-    """STA-8: the worker gives it back, and it ends without having run."""
+    """STA-8: the worker returns it, and it ends without having run."""
     world.register("w1")
     world.given_run(task("extract"))
     (_, attempt) = world.holder("extract")
@@ -85,7 +85,7 @@ def test_a_cancelled_task_that_is_assigned_is_recalled(world: World) -> None:
 
 
 def test_a_recall_that_comes_too_late_becomes_a_stop(world: World) -> None:
-    """STA-8: the worker answers *started*, and is asked to end it."""
+    """STA-8: the worker reports *started*, and is asked to stop it."""
     world.register("w1")
     world.given_run(task("extract"))
     world.act(happened.CancelTask, task="extract")
@@ -109,7 +109,7 @@ def test_a_cancelled_task_that_waits_ends_at_once(world: World) -> None:
 
 
 def test_a_request_is_sent_again_when_the_worker_comes_back(world: World) -> None:
-    """STA-8: with what is left of its grace."""
+    """STA-8: with the rest of its grace period."""
     run = world.given_running("extract", on="w1")
     world.act(happened.CancelRun, run)
     (_, attempt) = world.holder("extract")
@@ -136,7 +136,7 @@ def test_a_request_is_sent_again_by_a_new_leader(world: World) -> None:
 
 
 def test_a_recall_is_sent_again_by_a_new_leader(world: World) -> None:
-    """STA-8: what has not started is called back, not killed."""
+    """STA-8: an unstarted attempt is recalled, not killed."""
     world.register("w1")
     run = world.given_run(task("extract"))
     world.act(happened.CancelRun, run)
@@ -159,7 +159,7 @@ def test_a_worker_that_is_lost_ends_what_it_was_asked_to_stop(world: World) -> N
     assert world.run(run).state is RunState.CANCELLED
 
 
-def test_a_cancel_that_is_repeated_is_not_asked_for_twice(world: World) -> None:
+def test_a_repeated_cancel_is_not_requested_twice(world: World) -> None:
     """STA-2: it answers as the first did, and no second signal goes out."""
     run = world.given_running("extract", on="w1")
     assert world.reply(happened.CancelRun, run) is Reply.DONE
@@ -169,8 +169,8 @@ def test_a_cancel_that_is_repeated_is_not_asked_for_twice(world: World) -> None:
     assert len(world.stops("w1")) == 1
 
 
-def test_a_task_that_runs_longer_than_its_limit_is_stopped_and_tried_again(world: World) -> None:
-    """LIV-4, STA-8: a hard timeout ends in a retry while tries are left."""
+def test_a_task_over_its_limit_is_stopped_and_retried(world: World) -> None:
+    """LIV-4, STA-8: a hard timeout ends in a retry while attempts are left."""
     world.given_running("extract", on="w1", timeout_seconds=30.0, max_attempts=2, retry_delay_seconds=1.0)
     world.advance(seconds=29, heard=["w1"])
     assert world.stops("w1") == []
@@ -184,7 +184,7 @@ def test_a_task_that_runs_longer_than_its_limit_is_stopped_and_tried_again(world
     assert [one.end for one in world.ledger.attempts.values()] == [AttemptEnd.TIMED_OUT]
 
 
-def test_a_timeout_on_the_last_try_ends_in_timed_out(world: World) -> None:
+def test_a_timeout_on_the_last_attempt_ends_in_timed_out(world: World) -> None:
     """LIV-4, STA-8."""
     run = world.given_running("extract", on="w1", timeout_seconds=30.0, max_attempts=1)
     world.advance(seconds=30, heard=["w1"])
@@ -205,7 +205,7 @@ def test_a_success_that_came_before_the_kill_of_a_timeout_counts(world: World) -
 
 
 def test_the_limit_of_an_earlier_attempt_does_not_end_the_next_one(world: World) -> None:
-    """A timer carries a stamp, and is stale once its task has moved."""
+    """A timer has a stamp, and is stale once its task has changed."""
     world.given_running("extract", on="w1", timeout_seconds=30.0, retry_delay_seconds=1.0)
     world.advance(seconds=20, heard=["w1"])
     world.fail("extract")
@@ -228,8 +228,8 @@ def test_a_cancel_outranks_a_timeout(world: World) -> None:
     assert world.task("extract").state is S.CANCELLED
 
 
-def test_a_new_leader_gives_a_limit_that_is_nearly_over_twenty_seconds(world: World) -> None:
-    """Its worker may have ended it while nobody listened."""
+def test_a_new_leader_grants_an_expiring_limit_twenty_seconds(world: World) -> None:
+    """Its worker may have ended it during the takeover."""
     world.given_running("extract", on="w1", timeout_seconds=30.0)
     world.advance(seconds=29, heard=["w1"])
 
@@ -243,7 +243,7 @@ def test_a_new_leader_gives_a_limit_that_is_nearly_over_twenty_seconds(world: Wo
 
 
 def test_a_run_that_takes_longer_than_its_limit_is_timed_out(world: World) -> None:
-    """STA-5: what runs is asked to stop, what waits is cancelled."""
+    """STA-5: running tasks are asked to stop, waiting ones are cancelled."""
     world.register("w1")
     run = world.submit(job(task("a"), task("b", "a"), timeout_seconds=60))
     world.start("a")
@@ -257,8 +257,8 @@ def test_a_run_that_takes_longer_than_its_limit_is_timed_out(world: World) -> No
     assert world.run(run).state is RunState.TIMED_OUT
 
 
-def test_a_run_that_was_over_before_its_limit_is_left_alone(world: World) -> None:
-    """The timer finds nobody."""
+def test_a_run_that_ended_before_its_limit_is_not_affected(world: World) -> None:
+    """The timer is stale."""
     world.register("w1")
     run = world.submit(job(task("a"), timeout_seconds=60))
     world.run_through("a")
@@ -268,7 +268,7 @@ def test_a_run_that_was_over_before_its_limit_is_left_alone(world: World) -> Non
     assert world.run(run).state is RunState.SUCCEEDED
 
 
-def test_a_stop_that_nobody_asked_for_counts_as_a_loss(world: World) -> None:
+def test_an_unrequested_stop_counts_as_a_loss(world: World) -> None:
     """The worker was restarted: its processes are gone, and the task is not to blame."""
     world.given_running("extract", on="w1", max_attempts=1)
 
@@ -278,7 +278,7 @@ def test_a_stop_that_nobody_asked_for_counts_as_a_loss(world: World) -> None:
     assert world.task("extract").state is S.ASSIGNED
 
 
-def test_cancelling_a_run_that_is_over_says_so(world: World) -> None:
+def test_cancelling_a_final_run_changes_nothing(world: World) -> None:
     """STA-2: it was so before, and nothing changed."""
     world.register("w1")
     run = world.submit(chain("a"))
@@ -288,7 +288,7 @@ def test_cancelling_a_run_that_is_over_says_so(world: World) -> None:
     assert world.run(run).state is RunState.SUCCEEDED
 
 
-def test_cancelling_a_task_that_is_over_says_so(world: World) -> None:
+def test_cancelling_a_final_task_changes_nothing(world: World) -> None:
     """STA-2: a final state is final."""
     world.register("w1")
     run = world.submit(wide(2))
@@ -298,7 +298,7 @@ def test_cancelling_a_task_that_is_over_says_so(world: World) -> None:
     assert world.task("t0").state is S.SUCCEEDED
 
 
-def test_an_act_on_a_run_that_does_not_exist_is_answered(world: World) -> None:
+def test_an_action_on_an_unknown_run_gets_a_reply(world: World) -> None:
     """The rows have been asked."""
     world.turn(happened.CancelRun(run_id="run_none", by="ann", ticket=99))
     world.settle()
@@ -306,7 +306,7 @@ def test_an_act_on_a_run_that_does_not_exist_is_answered(world: World) -> None:
     assert world.answers[99].reply is Reply.NOT_FOUND
 
 
-def test_an_act_on_a_task_that_the_run_does_not_have_is_answered(world: World) -> None:
+def test_an_action_on_an_unknown_task_gets_a_reply(world: World) -> None:
     """The run is there, the task is not."""
     run = world.submit(chain("a"))
     world.settle(happened.CancelTask(run_id=run.id, task_id="task_0001.7", by="ann", ticket=99))
@@ -349,7 +349,7 @@ def test_a_cancel_ends_a_task_in_every_state(
 
 
 def given_in_state(world: World, state: TaskState) -> None:
-    """A run of one task, which is in this state."""
+    """A run of one task in this state."""
     spec = job(task("extract", max_attempts=1 if state is S.FAILED else 3))
     if state is S.QUEUED:
         world.submit(spec)

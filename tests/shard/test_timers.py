@@ -1,4 +1,4 @@
-"""The heap of timers: in order, and no larger than what is true of it."""
+"""The heap of timers: in order, and bounded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def timer(name: str) -> TimerDue:
     return TimerDue(kind=TimerKind.RETRY, subject=name)
 
 
-def test_timers_come_up_in_order_and_not_before_their_time() -> None:
+def test_timers_fire_in_order_and_not_early() -> None:
     """The earliest first; of two that are due together the one that was set first."""
     timers = Timers(lambda timer: False)
     for name, due in (("c", 3.0), ("a", 1.0), ("b", 2.0), ("d", 3.0)):
@@ -29,7 +29,7 @@ def test_timers_come_up_in_order_and_not_before_their_time() -> None:
     assert timers.next_due() is None
 
 
-def test_no_more_come_up_at_once_than_are_asked_for() -> None:
+def test_the_number_of_fired_timers_is_limited() -> None:
     """The rest are due in the next turn."""
     timers = Timers(lambda timer: False)
     for n in range(10):
@@ -40,8 +40,8 @@ def test_no_more_come_up_at_once_than_are_asked_for() -> None:
     assert len(timers.pop_due(1.0, 40)) == 6
 
 
-def test_a_stale_timer_does_not_come_up() -> None:
-    """Its subject has moved on."""
+def test_a_stale_timer_does_not_fire() -> None:
+    """Its subject has changed."""
     timers = Timers(lambda timer: timer.subject == "old")
     timers.set(1.0, timer("old"))
     timers.set(1.0, timer("new"))
@@ -49,8 +49,8 @@ def test_a_stale_timer_does_not_come_up() -> None:
     assert [one.subject for one in timers.pop_due(5.0, 1)] == ["new"]
 
 
-def test_those_that_are_set_can_be_looked_at() -> None:
-    """But for those that mean nothing any more; and they come up all the same."""
+def test_pending_timers_can_be_listed() -> None:
+    """All except stale ones; they still fire."""
     timers = Timers(lambda timer: timer.subject == "old")
     for name in ("old", "new"):
         timers.set(1.0, timer(name))
@@ -60,7 +60,7 @@ def test_those_that_are_set_can_be_looked_at() -> None:
 
 
 def test_stale_timers_do_not_pile_up() -> None:
-    """HA-3: a million retries leave a heap of those that are true."""
+    """HA-3: a million retries leave a heap of valid timers."""
     stale: set[str] = set()
     timers = Timers(lambda timer: timer.subject in stale)
     for n in range(100_000):
@@ -72,8 +72,8 @@ def test_stale_timers_do_not_pile_up() -> None:
     assert len(timers.pop_due(1e9, 1_000_000)) == 10
 
 
-def test_a_length_counts_down_while_a_turn_is_open() -> None:
-    """Otherwise whoever waits for it would ask again and again until the next turn."""
+def test_a_duration_counts_down_while_a_turn_is_open() -> None:
+    """Otherwise a waiting loop would ask again and again until the next turn."""
     memory = ShardMemory("pool")
     memory.live_on(NOW)
     memory.set_length(10.0, timer("a"))

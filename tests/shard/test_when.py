@@ -1,4 +1,4 @@
-"""A task's own condition: asked once, when everything upstream is over and lets it start (DAG-4)."""
+"""Conditions of tasks: evaluated once, when everything upstream has ended and allows the start (DAG-4)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_condition_over_several_outputs_and_parameters(world: World) -> None:
     assert world.run(bad).state is RunState.SUCCEEDED
 
 
-def test_a_task_that_needs_nothing_has_a_condition_on_parameters(world: World) -> None:
+def test_a_task_without_upstream_can_have_a_condition_on_parameters(world: World) -> None:
     """It never waits, and its skip passes on as any other does."""
     world.register("w1", cores=4)
     run = world.submit(
@@ -59,15 +59,15 @@ def test_a_condition_that_can_not_be_evaluated_fails_its_task(world: World) -> N
 
 
 def test_conditions_on_edges_come_first(world: World) -> None:
-    """What would fail is not asked if an edge says no."""
+    """An edge condition that is false prevents an evaluation that would fail."""
     world.register("w1", cores=4)
     world.submit(job(task("a"), task("b", "a", when={"a": "output > 1"}, only_if="outputs.a.nothing > 0")))
     world.succeed("a", output="1")
     assert world.task("b").because == "the condition on a is false: output > 1"
 
 
-def test_what_failed_or_was_skipped_has_no_output(world: World) -> None:
-    """Null, under a policy that goes on without it."""
+def test_failed_and_skipped_tasks_have_no_output(world: World) -> None:
+    """Null, under a policy that continues without it."""
     world.register("w1", cores=4)
     world.submit(
         job(
@@ -83,7 +83,7 @@ def test_what_failed_or_was_skipped_has_no_output(world: World) -> None:
     assert world.task("d").cause == world.task("a").id
 
 
-def test_a_condition_is_asked_before_the_list_is_looked_at(world: World) -> None:
+def test_a_condition_is_evaluated_before_the_list(world: World) -> None:
     """A list that can't be had does no harm to a task that is not wanted."""
     world.register("w1", cores=4)
     world.submit(job(task("list"), task("fetch", "list", for_each="outputs.list.files", only_if="outputs.list.go")))
@@ -129,7 +129,7 @@ def test_the_cause_of_a_skip_is_the_task_of_a_fan_out_that_failed(world: World) 
     assert world.task("report").state is S.ASSIGNED
 
 
-def test_a_retry_of_what_it_asks_about_asks_again(world: World) -> None:
+def test_a_retry_of_an_upstream_evaluates_the_condition_again(world: World) -> None:
     world.register("w1", cores=4)
     run = world.submit(job(task("count"), task("load", "count", only_if="outputs.count > 0"), task("end", "load")))
     world.succeed("count", output="0")
@@ -140,7 +140,7 @@ def test_a_retry_of_what_it_asks_about_asks_again(world: World) -> None:
     assert world.task("load").generation == 2
 
 
-def test_what_is_given_back_after_its_upstream_ended_otherwise_is_asked_again(world: World) -> None:
+def test_a_returned_task_with_a_changed_upstream_is_evaluated_again(world: World) -> None:
     world.register("w1", cores=4)
     world.submit(job(task("count"), task("load", "count", only_if="outputs.count > 0"), on_failure=P.FAIL_AFTER_ALL))
     world.succeed("count", output="1")
@@ -162,7 +162,7 @@ def test_a_new_leader_decides_nothing_again(world: World, output: str) -> None:
     assert world.path("load") == before
 
 
-def test_a_task_in_a_run_that_rests_is_asked_when_it_goes_on(world: World) -> None:
+def test_a_condition_in_a_paused_run_is_evaluated_after_the_resume(world: World) -> None:
     world.register("w1", cores=4)
     world.submit(job(task("count"), task("load", "count", only_if="outputs.count > 0")))
     world.start("count")
@@ -174,7 +174,7 @@ def test_a_task_in_a_run_that_rests_is_asked_when_it_goes_on(world: World) -> No
 
 
 def test_a_task_that_an_output_adds_has_a_condition_too(world: World) -> None:
-    """On what it needs, by its own word or because it was added; on no other."""
+    """On its dependencies, explicit or implied by being added; on no other."""
     world.register("w1", cores=4)
     world.submit(job(task("plan", grows=True, max_attempts=2), task("other"), on_failure=P.FAIL_AFTER_ALL))
     bad = {"tasks": [{"name": "a", "when": "outputs.other > 0"}]}

@@ -54,7 +54,7 @@ class World:
         self.budget = DEFAULT_BUDGET
         self.rules = NO_RULES
         self.wishes: list[effects.TakeShare | effects.TakeAllowance] = []
-        """What the shard has asked the store for, and nobody has answered."""
+        """Requests of the shard to the store without a reply."""
         self._before = limits_held.note(self.shard.memory)
         self._lookups: list[effects.LookUpAttempt | effects.LookUpRun] = []
         self._tickets = 0
@@ -62,7 +62,7 @@ class World:
     # turns
 
     def turn(self, *events: Event) -> Batch:
-        """One turn: these events, and what was looked up since the last one. The effects come after the rows."""
+        """Run one turn with these events and the pending lookups. Effects follow the rows."""
         lookups, self._lookups = self._lookups, []
         batch = self.shard.handle([*map(self.ledger.look_up, lookups), *events], now=self.now, budget=self.budget)
         self._commit(batch)
@@ -81,7 +81,7 @@ class World:
         self._commit(self.shard.handle_alone(event, now=self.now, budget=self.budget))
 
     def settle(self, *events: Event) -> None:
-        """Turn with these events, and go on until the shard waits for something outside."""
+        """Run turns with these events until the shard waits for an outside event."""
         self.turn(*events)
         for _ in range(MOST_TURNS):
             if not self._lookups and not self.shard.has_more():
@@ -90,7 +90,7 @@ class World:
         raise AssertionError("the shard does not come to rest")
 
     def settle_alone(self) -> None:
-        """The same, with everything that is due taken by itself, as a host does to find a fault."""
+        """The same, with everything due applied one at a time, as a host does to find a fault."""
         for _ in range(MOST_TURNS):
             due = self.shard.due(self.now)
             if not due:
@@ -129,7 +129,7 @@ class World:
         self._load(before=self.shard)
 
     def new_leader(self) -> None:
-        """Another term: the memory is loaded from the rows, and no worker has a session."""
+        """Start another term: the memory is loaded from the rows, and no worker has a session."""
         self.terms += 1
         for worker in self.workers.values():
             worker.closed = True
@@ -142,7 +142,7 @@ class World:
         self._before = limits_held.note(self.shard.memory)
 
     def rule(self, rules: SharingRules) -> None:
-        """People have decided this about who may use what."""
+        """Apply sharing rules."""
         self.rules = replace(rules, version=self.rules.version + 1)
         self.settle(happened.Ruled(rules=self.rules))
 
@@ -152,7 +152,7 @@ class World:
         self, spec: JobSpec, *, tenant: str = "acme", priority: Priority = Priority.P1, params: str = "{}",
         watched: bool = False,
     ) -> Run:  # fmt: skip
-        """Make a run that nobody has adopted yet."""
+        """Create a run that is not adopted yet."""
         number = len(self.ledger.runs) + 1
         compiled = self.ledger.jobs[f"job_{number}"] = compile_job(f"job_{number}", spec)
         run = Run(
@@ -186,7 +186,7 @@ class World:
         return self.run(run)
 
     def given_run(self, *tasks: TaskSpec) -> Run:
-        """A run of these tasks, adopted."""
+        """An adopted run of these tasks."""
         return self.submit(jobs.job(*tasks))
 
     def run(self, run: Run | str | None = None) -> Run:
@@ -263,7 +263,7 @@ class World:
         return self.reconnect(name, holds=holds)
 
     def reconnect(self, name: str, *, holds: Sequence[str] | None = None) -> PlayedWorker:
-        """A worker opens another session, with what it has in hands, or with what is said."""
+        """Open another session of a worker, with the attempts that it holds, or with the given ones."""
         worker = self.workers[name]
         worker.sessions += 1
         worker.closed = False
@@ -278,7 +278,7 @@ class World:
         return worker
 
     def say(self, kind: type[_E], worker: str, **fields: Any) -> _E:
-        """What a worker says, as an event, in its session."""
+        """An event of a worker in its session."""
         return kind(worker=worker, session=self.workers[worker].session, **fields)
 
     def holder(self, name: str, of: Run | None = None) -> tuple[str, str]:
@@ -290,12 +290,12 @@ class World:
         return task.worker_id, task.attempt_id
 
     def receive(self, name: str, of: Run | None = None) -> None:
-        """The worker says that it has the task in its journal."""
+        """The worker acknowledges the task."""
         worker, attempt = self.holder(name, of)
         self.settle(self.say(happened.AttemptsReceived, worker, attempts=(attempt,)))
 
     def start(self, *names: str, of: Run | None = None) -> None:
-        """The worker says that the process of a task runs."""
+        """The worker reports the start of a task."""
         for name in names:
             worker, attempt = self.holder(name, of)
             self.settle(self.say(happened.AttemptStarted, worker, attempt=attempt))
@@ -306,22 +306,22 @@ class World:
         self.turn(self.say(happened.AttemptStarted, worker, attempt=attempt))
 
     def succeed(self, *names: str, output: str | None = None, of: Run | None = None) -> None:
-        """The worker says that a task succeeded."""
+        """The worker reports a success."""
         for name in names:
             self.settle(self.result(name, Outcome.SUCCEEDED, output=output, of=of))
 
     def fail(self, *names: str, error: str | None = None, of: Run | None = None) -> None:
-        """The worker says that a task failed."""
+        """The worker reports a failure."""
         for name in names:
             self.settle(self.result(name, Outcome.FAILED, error=error, of=of))
 
     def stop(self, *names: str, of: Run | None = None) -> None:
-        """The worker says that a task's process is gone, as it was asked for."""
+        """The worker reports that a task has stopped as requested."""
         for name in names:
             self.settle(self.result(name, Outcome.STOPPED, of=of))
 
     def give_back(self, *names: str, refusal: str | None = None, of: Run | None = None) -> None:
-        """The worker gives tasks back that it has not started."""
+        """The worker returns unstarted tasks."""
         for name in names:
             worker, attempt = self.holder(name, of)
             self.workers[worker].holds.remove(attempt)
@@ -342,7 +342,7 @@ class World:
             self.start(name, of=of)
             self.succeed(name, of=of)
 
-    # what workers were told
+    # messages to workers
 
     def said_to(self, worker: str, kind: type[ToWorker]) -> list[ToWorker]:
         """Messages of a kind that a worker got in its session, in order."""
@@ -353,7 +353,7 @@ class World:
         return [(one.attempt, one.grace_seconds) for one in self.workers[worker].told if isinstance(one, Stop)]
 
     def recalls(self, worker: str) -> list[str]:
-        """Attempts that a worker was asked to give back."""
+        """Attempts recalled from a worker."""
         return [attempt for one in self.workers[worker].told if isinstance(one, Recall) for attempt in one.attempts]
 
     def verdicts(self, worker: str) -> dict[str, Verdict]:

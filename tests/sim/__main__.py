@@ -1,4 +1,4 @@
-"""Run the simulator: `python -m tests.sim --seeds 2000`, or one seed with all its story, or the planted faults."""
+"""Run the simulator: `python -m tests.sim --seeds 2000`, or one seed with its trace, or the mutations."""
 
 from __future__ import annotations
 

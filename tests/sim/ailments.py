@@ -1,4 +1,4 @@
-"""What makes tasks fail alike, and what their processes leave then (RTY-1 to RTY-5).
+"""Failure modes shared by tasks, and the errors of their processes (RTY-1 to RTY-5).
 
 An ailment is something outside: a service that is down for a while, a wrong configuration, too little memory, a rate
 limit, data that no worker can digest. Each has a name that all its failures share and no other's do.
@@ -16,7 +16,7 @@ MIB = 1024 * 1024
 
 
 class Kind(StrEnum):
-    """What kind of failure it leads to."""
+    """The kind of failure that it causes."""
 
     TRANSIENT = "transient"
     PERMANENT = "permanent"
@@ -28,21 +28,21 @@ class Kind(StrEnum):
 
 
 class Ailment(msgspec.Struct, frozen=True):
-    """What ails the tasks of a job."""
+    """A common failure mode of the tasks of a job."""
 
     kind: Kind
     name: str
     until: float
-    """Seconds of the simulation: then it is mended."""
+    """When it is fixed, in simulated seconds."""
     memory_bytes: int = 0
-    """What a task needs."""
+    """Memory that a task needs."""
 
     def strikes(self, now: float, memory_bytes: int) -> bool:
         """Whether a process that ends now has failed of it."""
         return now < self.until and (self.kind is not Kind.RESOURCE or memory_bytes < self.memory_bytes)
 
     def error(self, attempt: str) -> str:
-        """What the process leaves: alike but for what differs each time."""
+        """The error of the process: the same except for variable parts."""
         type_, words = _SAYINGS[self.kind]
         said = {"class": "transient", "type": type_, "message": f"{self.name} {words}, says {attempt}"}
         return msgspec.json.encode(said).decode()

@@ -1,4 +1,4 @@
-"""What is listed of an attempt's files is what its applied result named, once (WRK-11).
+"""Artifact rows are those named by the applied result of an attempt, once (WRK-11).
 
 1. A row of an artifact is of an attempt that ends in the same batch, by a success or a failure of its own.
 2. All that such an attempt left is listed, whatever became of its worker, its link and its server in between.
@@ -19,7 +19,7 @@ _LEAVES = "05af"
 
 
 def left_by(attempt: str) -> tuple[Artifact, ...]:
-    """What an attempt leaves: a file or nothing, which only its id decides, so that everybody knows it."""
+    """Output of an attempt: a file or nothing, determined by its id."""
     if attempt[-1] not in _LEAVES:
         return ()
     return (Artifact(f"{attempt}.csv", len(attempt), attempt[-1] * 64, f"file:///{attempt}.csv"),)
@@ -32,7 +32,7 @@ class ArtifactCheck:
         self._require = findings.require
 
     def check(self, batch: Batch) -> None:
-        """Look at what a batch lists."""
+        """Check the artifacts in a batch."""
         listed: dict[str, list[ArtifactRow]] = defaultdict(list)
         for row in batch.artifacts:
             listed[row.attempt_id].append(row)
@@ -45,7 +45,7 @@ class ArtifactCheck:
             for row in rows:
                 own = (row.task_id, row.run_id, row.tenant) == (attempt.task_id, attempt.run_id, attempt.tenant)
                 self._require("WRK-11", own and row.succeeded is succeeded, f"{row} is not of {attempt}")
-            if "/" not in attempt.worker_id:  # Who claims over HTTP leaves nothing here.
+            if "/" not in attempt.worker_id:  # HTTP workers produce no artifacts here.
                 wanted = [one.path for one in left_by(attempt.id)]
                 self._require("WRK-11", [row.path for row in rows] == wanted, f"{attempt} left {wanted}, not {rows}")
         self._require("WRK-11", not listed, f"{dict(listed)} is of attempts that do not end here")

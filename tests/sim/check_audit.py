@@ -1,4 +1,4 @@
-"""What the audit log must say of what people ask of a shard (I-73), and that its chains are whole (SEC-4).
+"""Audit entries of actions on a shard (I-73), and integrity of the audit chains (SEC-4).
 
 1. An act that was answered done or already has exactly one entry; one that was refused or not found has none.
 2. The tables hold the entries that the batches had, each once, sealed or not.
@@ -36,7 +36,7 @@ class AuditCheck:
         self._ever = ever
 
     def asked(self, act: Asked) -> None:
-        """Somebody asks, perhaps again because there was no answer: the entry is the same."""
+        """Record a request, which may be a repetition without a reply: the entry is the same."""
         if act.audit is not None:
             self._ever.asked[act.audit.id] = self._ever.asked.get(act.audit.id, 0) + 1
 
@@ -51,7 +51,7 @@ class AuditCheck:
         self._note_undone(batch)
 
     def _note_undone(self, batch: Batch) -> None:
-        """What was asked for and then taken back in one batch: the row shows only the end, the log shows both."""
+        """An action that was undone in the same batch: the row has the end only, the log has both."""
         for place, entry in enumerate(batch.audit):
             opposite = _OPPOSITES.get(entry.act)
             if opposite is not None and any(
@@ -60,7 +60,7 @@ class AuditCheck:
                 (self._ever.paused if opposite == "ResumeRun" else self._ever.held).add(entry.object)
 
     def answered(self, model: Model, act: Asked, answered: Answered) -> None:
-        """Somebody was told how an act ended."""
+        """Record the reply to a request."""
         if act.audit is None:
             return
         entry, story = act.audit.id, f"{act} was answered {answered.reply}: {answered.detail}"
@@ -71,7 +71,7 @@ class AuditCheck:
             self._require("I-73", entry not in model.audit, f"{story}, and has an entry")
 
     def compare(self, model: Model, db: sqlite3.Connection) -> None:
-        """The tables hold what the model holds."""
+        """Compare the tables with the model."""
         stored = sorted({one for (one,) in db.execute(_IDS)})
         self._require("ROWS", stored == sorted(model.audit), f"entries: {stored} are stored, not {sorted(model.audit)}")
 

@@ -1,4 +1,4 @@
-"""What must be true of workers that speak plain HTTP (WRK-2), beside what is checked of every worker.
+"""Checks of HTTP workers (WRK-2), in addition to those of every worker.
 
 1. An attempt is given to one only as the answer to a claim of it that is open, in the same batch, and no claim is
    answered with more than it wanted.
@@ -26,24 +26,24 @@ from mainspring.host.loop import Leader
 from mainspring.shard.effects import Answered, Reply
 from mainspring.shard.shard import Shard
 from mainspring.shard.workers.claim_events import BeatClaimed, ClaimAct, ClaimWork, EndClaimed, StartClaimed
+from mainspring.shard.workers.claims import NO_HEARTBEAT
+from mainspring.shard.workers.liveness import NOT_STARTED_IN_TIME
 from mainspring.store.ports.store import Term
 from tests.sim.clocks import StoreClock
 from tests.sim.findings import Findings
 from tests.sim.model import Ever, Model
 
 S = TaskState
-_SAID_NOTHING = "said nothing of it for"
-_NOT_IN_TIME = "did not start it in time"
 _DRIFT = 0.95
 _SLACK = 10.0
-"""Seconds of a shard's life: so long after its time something may still be there when a leader is looked at."""
+"""Tolerance in shard time when a leader is checked."""
 _AT_ONCE = 3.0
 _LONGEST_ERRAND = 60.0
-"""So long one may say nothing while a claim of it waits, and then until what it got has expired."""
+"""Maximum silence of a worker while a claim waits, and then until its work has expired."""
 
 
 class Question(msgspec.Struct, frozen=True):
-    """What was known when somebody asked."""
+    """What was known at the time of a request."""
 
     act: ClaimAct
     was_over: bool
@@ -51,7 +51,7 @@ class Question(msgspec.Struct, frozen=True):
 
 
 class ClaimCheck:
-    """Sees what claimants ask and are answered, and each batch."""
+    """Checks the calls and replies of HTTP workers, and each batch."""
 
     def __init__(
         self, findings: Findings, ever: Ever, now: Callable[[], float], store: StoreClock, silence: float
@@ -64,19 +64,19 @@ class ClaimCheck:
         self._open: dict[tuple[int, int], ClaimWork] = {}
         """Claims by nonce and ticket, until a batch answers them with something."""
         self._heard: dict[tuple[int, str], float] = {}
-        """When a leader (by nonce) last heard of an attempt from its worker."""
+        """When a leader (by nonce) last got a heartbeat of an attempt."""
         self._held: dict[str, tuple[int, float, float]] = {}
         """By attempt that was claimed: the leader, when it decided so, and for how long."""
         self._started: set[str] = set()
         """Attempts that ran, durably."""
         self._given: dict[tuple[int, int], tuple[str, ...]] = {}
-        """What claims were answered with, by nonce and ticket."""
+        """Work in the replies to claims, by nonce and ticket."""
         self._dropped: set[tuple[int, int]] = set()
-        """Claims for whose answer nobody waits."""
+        """Abandoned claims."""
         self._nobodys: dict[str, int] = {}
-        """Attempts that were given to nobody who waited, and by which leader (by nonce)."""
+        """Attempts in abandoned replies, and by which leader (by nonce)."""
         self._seen: dict[str, tuple[Shard, float, bool]] = {}
-        """Attempts that wait to be started: since when in a memory's life, and whether nobody has them."""
+        """Unstarted attempts: since when in shard time, and whether their reply was abandoned."""
 
     # calls
 
@@ -114,7 +114,7 @@ class ClaimCheck:
             self._require("STA-8", attempt in ever.stops, f"{said}: it is to stop, and nobody has asked for that")
 
     def dropped(self, term: Term, ticket: int) -> None:
-        """Nobody waits for the answer to a claim any more."""
+        """A claim was abandoned."""
         key = (term.nonce, ticket)
         self._dropped.add(key)
         self._nobodys.update(dict.fromkeys(self._given.get(key, ()), term.nonce))
@@ -140,9 +140,9 @@ class ClaimCheck:
         why = {step.task_id: step.because for step in batch.transitions if step.start in (S.ASSIGNED, S.RUNNING)}
         for attempt in batch.attempts:
             because = why.get(attempt.task_id, "")
-            if attempt.end is AttemptEnd.LOST and _SAID_NOTHING in (attempt.error or ""):
+            if attempt.end is AttemptEnd.LOST and NO_HEARTBEAT in (attempt.error or ""):
                 self._check_loss(term, attempt.id, attempt.error or "")
-            elif attempt.end is AttemptEnd.RETURNED and _NOT_IN_TIME in because:
+            elif attempt.end is AttemptEnd.RETURNED and NOT_STARTED_IN_TIME in because:
                 nonce, since, least = self._held.get(attempt.id, (0, 0.0, 0.0))
                 least = min(least, self._silence)  # A memory that is loaded anew gives it the time of a silence.
                 if nonce != term.nonce:
@@ -182,7 +182,7 @@ class ClaimCheck:
         self._started.update(one.id for one in batch.attempts if one.end is not AttemptEnd.RETURNED)
 
     def _check_called_back(self, model: Model, batch: Batch) -> None:
-        """What had been called back before it started is back by the next turn."""
+        """An unstarted recalled attempt is returned by the next turn."""
         over = {attempt.id for attempt in batch.attempts}
         for attempt, task in model.live.items():
             if task.stop is not None and task.state is S.ASSIGNED and is_claimant(task.worker_id or ""):
@@ -205,7 +205,7 @@ class ClaimCheck:
     # leaders
 
     def look(self, leader: Leader, worker: Worker) -> None:
-        """A live leader waits for nothing of a claimant that is long over its time."""
+        """A live leader waits for no HTTP worker that is long overdue."""
         shard, memory = leader.shard, leader.shard.memory
         quiet = memory.life - worker.heard
         idle = not worker.leases and not worker.wants

@@ -1,4 +1,4 @@
-"""What must be true of every batch that the store takes. It is checked against the model, then applied to it."""
+"""Checks of every batch that the store accepts: compared with the model, then applied to it."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ class CommitCheck:
         self._placed: list[Task] = []
         """Tasks that the batch gives a new attempt."""
         self._queued_at: dict[str, datetime] = {}
-        """Since when those waited, if that was before the batch."""
+        """Since when tasks waited, if that was before the batch."""
 
     def apply(self, model: Model, batch: Batch, made: Made | None) -> None:
-        """Check a batch that was written, and make it true in the model. `made`: by what it was decided."""
+        """Check a written batch, and apply it to the model. `made` is the input of its decision."""
         places = _assigns(batch)
         before = Before(waiting_tasks(model) if places else [], dict(model.kept), dict(model.live))
         begun = runs_begun(model) if places else set()
@@ -126,7 +126,7 @@ class CommitCheck:
             self._require("I-04", step.seq == seq + 1 and step.start == state, story)
             if state in FINAL:
                 reopened = step.end is S.PENDING and step.generation == generation + 1
-                # The first of a fan-out whose list a person has made again waits for the new list once it is over.
+                # The first member of a fan-out whose list is being rebuilt waits for the new list once it has ended.
                 listed = row is not None and row.birth is not None and row.birth.parent == row.position
                 self._require("I-05", reopened and (step.by.startswith("person:") or listed), story)
             else:
@@ -320,7 +320,7 @@ class CommitCheck:
             self._ever.to_find[task.attempt_id or ""] = saved.document if saved is not None else None
 
     def _check_causes(self, model: Model, task: Task) -> None:
-        """At the commit that makes an attempt, everything upstream is over, and as the rules want it (I-40)."""
+        """When an attempt is created, everything upstream has ended, and as the rules want it (I-40)."""
         job = model.job_of(task.run_id)
         params = model.runs[task.run_id].params
         for parent, what in causes(model, task):

@@ -1,4 +1,4 @@
-"""What must be true of runs that are to be over by a time (PLC-11).
+"""Checks of runs with deadlines (PLC-11).
 
 1. By when is what its job says, or whoever made it, and stays so.
 2. That a run is at risk is told in the batch that writes it, once, and never of one that rests.
@@ -16,6 +16,7 @@ import msgspec
 
 from mainspring.core.lifecycle.states import FINAL
 from mainspring.core.model.alerts import OUTBOX_KIND, Alert, AlertKind
+from mainspring.core.model.audit_entry import AuditEntry
 from mainspring.core.model.batch import Batch
 from mainspring.core.model.job import JobSpec
 from mainspring.core.model.run import Run
@@ -25,9 +26,8 @@ from tests.sim.findings import Findings
 from tests.sim.model import Ever, Model
 
 KNOWN_SECONDS = 3.0
-"""A task of which somebody said that it takes so long, or longer, is one of which it is known."""
+"""Tasks with an expected duration of at least this count as known."""
 _KINDS = (AlertKind.RUN_AT_RISK, AlertKind.RUN_LATE)
-_ESCALATED = "escalated from "
 _TURNS_KEPT = 500
 _WAITED = timedelta(seconds=6)
 _LOOKED = (timedelta(seconds=1.9), timedelta(seconds=0.3))
@@ -35,13 +35,13 @@ _LOOKED = (timedelta(seconds=1.9), timedelta(seconds=0.3))
 
 
 class DeadlineCheck:
-    """Checks what a batch says of deadlines, before the batch is applied to the model."""
+    """Checks the deadlines in a batch before it is applied to the model."""
 
     def __init__(self, findings: Findings, ever: Ever) -> None:
         self._require = findings.require
         self._ever = ever
         self._told: dict[str, int] = {}
-        """By the name of what was told: how often the store had gone back by then."""
+        """By alert id: how often the store had gone back by then."""
         self._succeeded: set[tuple[str, str, str]] = set()
         """By tenant, job and task: what has ever succeeded."""
         self._rested: set[str] = set()
@@ -50,7 +50,7 @@ class DeadlineCheck:
         """Since when its leader had led, and the time of each turn that looks at timers."""
 
     def check(self, model: Model, batch: Batch, made: Made | None) -> None:
-        """Look at what a batch says."""
+        """Check the deadlines in a batch."""
         if made is not None and not made.alone and batch.transitions:
             self._turns.append((made.led_since, batch.transitions[-1].at))
         for task in (change.task for change in batch.tasks):
@@ -63,13 +63,17 @@ class DeadlineCheck:
                 if not alert.resolved:
                     told[alert.kind][str(alert.details["run"])] = alert
         at_risk = told[AlertKind.RUN_AT_RISK]
+        audit = {entry.id: entry for entry in batch.audit}
         for run in batch.runs:
-            self._check_run(model, run, at_risk.pop(run.id, None), made)
+            escalation = audit.get(f"escalation_{run.id}_{run.generation}")
+            self._check_run(model, run, at_risk.pop(run.id, None), escalation, made)
         self._require("PLC-11", not at_risk, f"told of {list(at_risk)}, and their rows don't say it")
         for run_id, alert in told[AlertKind.RUN_LATE].items():
             self._check_late(model, run_id, alert, made)
 
-    def _check_run(self, model: Model, run: Run, alert: Alert | None, made: Made | None) -> None:
+    def _check_run(
+        self, model: Model, run: Run, alert: Alert | None, escalation: AuditEntry | None, made: Made | None
+    ) -> None:
         was, spec = model.runs.get(run.id), model.job_of(run.id).spec
         if run.paused or run.held or run.cancelled_by or run.failed_task or run.timed_out:
             self._rested.add(run.id)
@@ -79,8 +83,7 @@ class DeadlineCheck:
         self._require("PLC-11", kept, f"{run} was to be over by {was.finish_by}")
         found = run.at_risk_at is not None and run.at_risk_at != was.at_risk_at
         self._require("PLC-11", found is (alert is not None), f"{run} is at risk, and {alert} was told")
-        escalated = run.because.startswith(_ESCALATED) and run.because != was.because
-        self._require("PLC-11", found or not escalated, f"{run} was escalated, and is not at risk")
+        self._require("PLC-11", found or escalation is None, f"{run} was escalated, but is not at risk")
         if alert is None:
             return
         name = f"{run.id}:{run.generation}"
@@ -88,12 +91,12 @@ class DeadlineCheck:
         self._told[name] = self._ever.restores
         self._require("PLC-11", not again, f"{run.id} is told to be at risk once more")
         self._require("PLC-11", not (was.paused and run.paused), f"{run.id} rests, and is told to be at risk")
-        if escalated and made is not None:
-            self._check_escalation(run, spec, made)
+        if escalation is not None and made is not None:
+            self._check_escalation(run, spec, escalation, made)
 
-    def _check_escalation(self, run: Run, spec: JobSpec, made: Made) -> None:
-        words = run.because.removeprefix(_ESCALATED).split(":")[0].split(" ")
-        before, after = Priority[words[0]], Priority[words[2]]
+    def _check_escalation(self, run: Run, spec: JobSpec, entry: AuditEntry, made: Made) -> None:
+        before = Priority[msgspec.json.decode(entry.before or "{}")["priority"]]
+        after = Priority[msgspec.json.decode(entry.after or "{}")["priority"]]
         one_step = spec.escalate and bool(made.tuning.escalate_at_risk) and after == before - 1
         self._require("PLC-11", one_step, f"{run.id}: {run.because}")
         at = run.at_risk_at
@@ -109,7 +112,7 @@ class DeadlineCheck:
         looked = any(
             led == made.led_since and by - _LOOKED[0] <= at <= by - _LOOKED[1] for led, at in self._turns
         )  # fmt: skip
-        # Of what an output has added nobody said how long it takes.
+        # Tasks added by outputs have no expected duration.
         said = {task.name for task in spec.tasks}
         waited = any(_has_waited(task, by) for task in model.tasks[run_id] if _of_many(task.name) in said)
         is_known = all((task.expected_seconds or 0) >= KNOWN_SECONDS for task in spec.tasks)
@@ -119,7 +122,7 @@ class DeadlineCheck:
         self._require("PLC-11", not surprise, f"{run_id} is late, and was never at risk, by {alert}")
 
     def _has_learnt(self, model: Model, run: Run, spec: JobSpec) -> bool:
-        """Whether tasks like those that are left of a run have succeeded: what they took counts, not what was said."""
+        """Whether tasks like the remaining ones have succeeded: measured durations override expected ones."""
         left = {_of_many(task.name) for task in model.tasks[run.id] if task.state not in FINAL}
         return any((run.tenant, spec.name, name) in self._succeeded for name in left)
 
@@ -129,7 +132,7 @@ def _of_many(name: str) -> str:
 
 
 def _promised(run: Run, spec: JobSpec) -> datetime | None:
-    """By when a run is to be over whose maker said nothing of it."""
+    """Deadline of a run without an explicit one."""
     if spec.finish_within_seconds is None:
         return run.finish_by
     within = timedelta(seconds=spec.finish_within_seconds)

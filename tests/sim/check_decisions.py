@@ -1,4 +1,4 @@
-"""What the log of decisions says of a batch is what the batch does (PLC-8).
+"""The decision log of a batch matches the batch (PLC-8).
 
 1. A task that is said to be placed is given that worker, as that attempt; what it asked for is what it asks for, fitted
    what is said to have been free, and no more was free than leases leave that lived before and after.
@@ -30,7 +30,7 @@ class DecisionCheck:
         self._machines = machines
 
     def check(self, model: Model, before: Before, batch: Batch, placed: list[Task], made: Made) -> None:
-        """Look at what a batch says of itself."""
+        """Check the decisions in a batch."""
         lasting = _lasting_use(model, before) if batch.decisions else {}
         for decision in batch.decisions:
             task = model.task(decision.task_id)
@@ -73,7 +73,7 @@ class DecisionCheck:
         for decision in batch.decisions:
             if decision.kind is DecisionKind.PREEMPTS:
                 told[decision.task_id] = told.get(decision.task_id, 0) + decision.victim_count
-        # One that is made just now may be placed, and have to go again, in the same batch.
+        # A new task may be placed and preempted in the same batch.
         for task in (*batch.new_tasks, *(change.task for change in batch.tasks)):
             winner, was = _goes_for(task), before.live.get(task.attempt_id or "")
             if winner is not None and (was is None or _goes_for(was) != winner):
@@ -86,12 +86,12 @@ class DecisionCheck:
 
 
 def _goes_for(task: Task) -> str | None:
-    """For whom a task was asked to make room."""
+    """The task that another one was preempted for."""
     return task.stop.for_task if task.stop is not None and task.stop.kind is StopKind.PREEMPT else None
 
 
 def _lasting_use(model: Model, before: Before) -> dict[str, Resources]:
-    """By worker: what the leases take that lived before the batch and do after it."""
+    """By worker: resources of leases that exist before and after the batch."""
     old = {task.lease_id for task in before.live.values()}
     leases = {task.lease_id: task for task in model.live.values() if task.lease_id in old}
     use: dict[str, Resources] = {}

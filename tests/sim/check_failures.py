@@ -1,4 +1,4 @@
-"""What must follow from a failure: again as often as is allowed, never in vain, and held when it looks poisonous.
+"""Checks of failures: retried up to the limit, never in vain, and quarantined when poisonous.
 
 What a process left tells which ailment it had (`ailments.py`), so that the rules that are checked are not asked.
 
@@ -35,7 +35,7 @@ _JUMP_LASTS = 90.0
 _ROUNDED = 0.001
 _ALIKE_WITHIN = 45.0
 _MORE = 3
-"""So many more failures than open a circuit must have opened one: clocks jump, and turns take several at once."""
+"""Tolerance in failures until a circuit breaker must be open: clocks jump, and turns take several at once."""
 _AGAIN = frozenset({S.PENDING, S.QUEUED})
 
 
@@ -52,14 +52,14 @@ class FailureCheck:
         self._store = store
         self._opens_at = opens_at
         self._alike: dict[str, list[float]] = {}
-        """When attempts failed so, by signature, as far as the leader has it in mind."""
+        """Failure times by signature, as far as the leader remembers."""
 
     def loaded(self) -> None:
-        """A leader has begun with what the rows say: what was only counted is forgotten."""
+        """A leader has loaded the rows: counts in memory only are lost."""
         self._alike.clear()
 
     def check(self, model: Model, batch: Batch) -> None:
-        """Look at the attempts that the batch ends, and at what it asks to stop."""
+        """Check the attempts that end in a batch, and its stop requests."""
         common = {subject for kind, subject in model.breakers if kind == "signature"}
         common.update(row.subject for row in batch.breakers)
         for row in batch.breakers:
@@ -74,7 +74,7 @@ class FailureCheck:
             if led_to is not None and task is not None:
                 after = changed[task.id]
                 happens_to_all = after.trail is not None and after.trail.signature in common
-                # One that had its time and whose worker is lost before it is gone counts as a try, and as no loss.
+                # A timed-out attempt whose worker is lost before it has stopped counts as an attempt, not as a loss.
                 is_try = after.tries > task.tries
                 self._check_delay(model, attempt, led_to, after)
                 self._check_attempt(model, attempt, led_to, task, happens_to_all=happens_to_all, is_try=is_try)
@@ -95,7 +95,7 @@ class FailureCheck:
             self._require("RTY-4", _is_probe(task), f"{task.id} starts, and the circuit of {subject} is open")
 
     def _check_queued(self, model: Model, batch: Batch) -> None:
-        """No retry whose signature has an open circuit is queued when it comes due, but for probes (RTY-4)."""
+        """No retry with an open breaker for its signature is queued when due, except probes (RTY-4)."""
         due = {step.task_id for step in batch.transitions if (step.start, step.end) == (S.PENDING, S.QUEUED)}
         for change in batch.tasks:
             task = change.task
@@ -104,7 +104,7 @@ class FailureCheck:
                 self._require("RTY-4", not held or _is_probe(task), f"{task.id} is retried, and {task.trail} is held")
 
     def apply_openings(self, model: Model, batch: Batch) -> None:
-        """Circuits that open hold back what comes after this batch; enough failures that are alike open one (RTY-4)."""
+        """An open breaker holds later batches; enough failures with one signature open it (RTY-4)."""
         for row in batch.breakers:
             if row.closed_at is None:
                 model.breakers[row.kind, row.subject] = row
@@ -163,7 +163,7 @@ class FailureCheck:
             self._require("RTY-5", poisonous and left, f"{said}; {story}")
 
     def _check_delay(self, model: Model, attempt: Attempt, step: Transition, after: Task) -> None:
-        """A linear policy says the delay to the second; it is longer only where too many would come at once (RTY-2)."""
+        """A linear policy gives the exact delay, unless too many retries would be due at once (RTY-2)."""
         spec, job = model.spec_of(after), model.job_of(after.run_id).spec
         policy = spec.retry or job.retry
         is_failure = attempt.end in (AttemptEnd.FAILED, AttemptEnd.TIMED_OUT)
@@ -190,7 +190,7 @@ class FailureCheck:
             leader = model.fence.nonce
             _, heard, before = self._ever.moved.get((leader, task.attempt_id), (None, 0.0, 0.0))
             if self._now() - heard < _ON_ITS_WAY:
-                heard = before  # it may have come when this batch was decided and on its way
+                heard = before  # it may have arrived when this batch was decided and on its way
             since = max(began, heard, self._ever.led_since[leader])
             self._check_length("LIV-2", since, spec.stall_seconds or 600.0, task, since_start=since == began)
 

@@ -1,4 +1,4 @@
-"""What must be true of groups (PLC-12), and of the rules themselves.
+"""Checks of groups (PLC-12), and of the rules themselves.
 
 1. The parts of a limit that are granted never add up to more than it by granting, and nobody but its holder lowers one.
 2. Who is let in counts: not more at a time than the pool's part, nor than the group allows.
@@ -25,11 +25,11 @@ from tests.sim.rulebook import has_begun, limits_of_run, limits_of_task
 
 SHARD = "pool"
 STALE_SECONDS = 6.0
-"""So long after a change a leader may go by the old rules in the calm: they are looked at each second."""
+"""How long a leader may use old rules after the faults: they are checked every second."""
 
 
 class GroupCheck:
-    """Checks what is granted, and what a batch lets in, after the batch was applied to the model."""
+    """Checks grants and admissions after a batch was applied to the model."""
 
     def __init__(self, findings: Findings, ever: Ever, now: Callable[[], float], is_calm: Callable[[], bool]) -> None:
         self._require = findings.require
@@ -40,7 +40,7 @@ class GroupCheck:
         self._periods: dict[str, timedelta] = {}
         """By rate: the period for which its takes counted last."""
         self._left: Counter[str] = Counter()
-        """By rate: what was taken and not started."""
+        """By rate: granted and not started."""
         self._known: dict[int, list[AllRules]] = {0: [AllRules()]}
         """By version: the rules that the store had; after it went back there may be others of the same number."""
         self._newest = AllRules()
@@ -81,7 +81,7 @@ class GroupCheck:
             self._require("PLC-12", fits, f"{lately} of {wish.limit} were taken within {wish.per_seconds} s: {wish}")
 
     def dropped(self, model: Model, limit: str) -> None:
-        """A group is gone, and its shares with it."""
+        """A group was dropped, with its shares."""
         for key in [key for key in model.shares if key[0] == limit]:
             del model.shares[key]
 
@@ -100,7 +100,7 @@ class GroupCheck:
                 del model.shares[key]
 
     def check(self, model: Model, begun: set[str], placed: list[Task], made: Made) -> None:
-        """Look at what a batch has let in. `begun` are the runs that had begun before it."""
+        """Check admissions in a batch. `begun` are the runs that had started before it."""
         rules, entered = made.rules, Counter[str]()
         for task in placed:
             entered.update(limits_of_task(model, task))
@@ -123,7 +123,7 @@ class GroupCheck:
             self._require("PLC-12", few, f"{counted[limit]} of {limit} at a time: {share} are granted, of {group.most}")
 
     def check_rules(self, rules: SharingRules) -> None:
-        """The rules that a batch was made by are rules that there were."""
+        """The rules used for a batch existed."""
         known = self._known.get(rules.version, [])
         same = any(rules == rules_for(SHARD, one) for one in known)
         self._require("RULES", same, f"a leader goes by {rules}, not by {known}")
@@ -132,7 +132,7 @@ class GroupCheck:
             self._require("RULES", rules == newest, f"a leader goes by {rules.version}, and {newest.version} is old")
 
     def _count(self, model: Model) -> Counter[str]:
-        """What counts by each limit: rooms, and runs that have begun."""
+        """Usage by limit: leases, and started runs."""
         counted: Counter[str] = Counter()
         leases: dict[str, Task] = {task.lease_id or "": task for task in model.live.values()}
         for task in leases.values():

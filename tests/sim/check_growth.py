@@ -1,4 +1,4 @@
-"""What must be true of runs that grow: who stands for whom, how many there are, and what waits for them (DAG-2, DAG-5).
+"""Checks of dynamic tasks: members of fan-outs, their number, and what waits for them (DAG-2, DAG-5).
 
 A task with `for_each` is the first of its fan-out, the others come behind all positions that there were. Its row says
 how many there are (`birth.total`); whoever needs it needs all of them.
@@ -32,7 +32,7 @@ class GrowthCheck:
         self._ever = ever
 
     def check(self, model: Model, batch: Batch) -> None:
-        """Look at what the batch made, once it is in the model."""
+        """Check the tasks created in a batch, once it is in the model."""
         runs: dict[str, None] = {}
         for task in (*batch.new_tasks, *(change.task for change in batch.tasks)):
             if task.birth is not None:
@@ -65,7 +65,7 @@ class GrowthCheck:
 
 
 def can_be_added(model: Model, task: Task, output: str) -> bool:
-    """Whether a run can take what an output adds: nothing needs what is not there, and who gets needs still waits."""
+    """Whether a run can accept an expansion: dependencies exist, and tasks that get more are waiting."""
     if not output.startswith('{"tasks"') or NOBODY in output:
         return False
     given = {edge["task"] for edge in msgspec.json.decode(output).get("edges", ())}
@@ -74,7 +74,7 @@ def can_be_added(model: Model, task: Task, output: str) -> bool:
 
 
 def causes(model: Model, task: Task) -> Iterator[tuple[Task | None, str]]:
-    """All tasks that must be over before this one, None for one that is not made yet; and what is wrong otherwise."""
+    """All tasks that must have ended before this one, None for one not created yet; and faults."""
     tasks, job = model.tasks[task.run_id], model.job_of(task.run_id)
     if not job.is_growing:
         yield from ((tasks[parent], tasks[parent].id) for parent in job.upstream[task.position] if parent < len(tasks))
@@ -92,7 +92,7 @@ def causes(model: Model, task: Task) -> Iterator[tuple[Task | None, str]]:
 
 
 def members_of(model: Model, task: Task) -> list[Task]:
-    """The tasks that one stands for, in their order: those of its fan-out, or itself."""
+    """The tasks of a fan-out in order, or the task itself."""
     if model.spec_of(task).for_each is None or task.birth is None:
         return [task]
     members = [one for one in model.tasks[task.run_id] if one.birth is not None and _is_of(one, task)]
@@ -129,7 +129,7 @@ def parents_of(model: Model, task: Task) -> list[int]:
 
 
 def _items(model: Model, template: Task, spec: TaskSpec) -> list[object] | None:
-    """The list that a fan-out is over, if the outputs still have it."""
+    """The list of a fan-out, if the outputs still have it."""
     name = (spec.for_each or "").split(".")[1]
     tasks = model.tasks[template.run_id]
     source = next((one for one in tasks if one.name == name), None)

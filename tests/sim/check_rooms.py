@@ -1,4 +1,4 @@
-"""Who makes room for whom, and what is kept (PLC-5, PLC-6, PLC-9).
+"""Checks of preemption and reservations (PLC-5, PLC-6, PLC-9).
 
 1. Somebody is asked to make room only for a task that waits, and that would fit with all that is going by then.
 2. For a P0 P2 and P1 go, P1 only if the P2 of the worker would not do, and what is guaranteed only if what is on burst
@@ -28,7 +28,7 @@ from tests.sim.model import Model
 from tests.sim.rulebook import Lodger, is_asked_to_go, is_below_promise, is_within_promise, lodgers, promises
 
 _TURNS = 3
-"""So often two tasks may evict each other while the rules are the same: what others start and end may move them."""
+"""How often two tasks may preempt each other under the same rules: other starts and ends may cause it."""
 _OFTEN_IN_THE_CALM = 12
 _A_MOMENT = timedelta(seconds=1)
 _OVERDUE = timedelta(seconds=10)
@@ -46,15 +46,15 @@ class _Case(NamedTuple):
     story: str
     now: datetime
     quota: Callable[[str], Quota]
-    """What a tenant may use."""
+    """A tenant's quota."""
     old: frozenset[str]
     """Leases that were there before the batch."""
     gone: frozenset[str]
-    """Those of them that had been asked to go before it."""
+    """Those that had been asked to stop before it."""
 
 
 class RoomCheck:
-    """Checks what a batch asks to go and what it keeps, after the batch was applied to the model."""
+    """Checks preemptions and reservations after a batch was applied to the model."""
 
     def __init__(self, findings: Findings, machines: dict[str, Machine], is_calm: Callable[[], bool]) -> None:
         self._require = findings.require
@@ -66,7 +66,7 @@ class RoomCheck:
         self._overdue: dict[tuple[str, datetime], int] = {}
 
     def check(self, model: Model, before: Before, batch: Batch, made: Made) -> None:
-        """Look at the changed rows of a batch."""
+        """Check the changed rows of a batch."""
         asked: dict[str, list[Task]] = {}
         for change in batch.tasks:
             task = change.task
@@ -84,7 +84,7 @@ class RoomCheck:
                 self._check_eviction(model, before, winner, victims, leases, made)
 
     def _check_times(self, model: Model, made: Made) -> None:
-        """A leader that looks at its timers keeps nothing beyond its time."""
+        """A leader that fires its timers keeps no expired reservation."""
         for task in model.kept.values():
             if task.reserved is not None and task.id in made.kept:
                 over = task.reserved.until + _A_MOMENT < made.now
@@ -92,7 +92,7 @@ class RoomCheck:
                 self._require("PLC-6", not over, story)
 
     def look(self, model: Model, now: datetime) -> None:
-        """Nothing is kept long after its time, as long as somebody leads. Called every few seconds."""
+        """No reservation is kept long after its expiry while there is a leader. Called every few seconds."""
         overdue: dict[tuple[str, datetime], int] = {}
         if model.fence.lease_until is None or model.fence.lease_until < now:
             self._overdue = overdue
@@ -114,7 +114,7 @@ class RoomCheck:
         self._require("PLC-6", row is None or not row.hold, f"room is kept for {task.id} on {row}")
 
     def _check_tries(self, before: Before, batch: Batch) -> None:
-        """Whoever has to make room has not used up a try (PLC-6)."""
+        """Preemption does not use up an attempt (PLC-6)."""
         for change in batch.tasks:
             task, was = change.task, None
             for attempt in batch.attempts:
@@ -265,7 +265,7 @@ class RoomCheck:
 
 
 def _makes_room_for(task: Task) -> str | None:
-    """For whom a task was asked to go. Its end may be brought forward later: that is no other request."""
+    """The task that another one was preempted for. A shorter grace period later is not a new request."""
     return task.stop.for_task if task.stop is not None and task.stop.kind is StopKind.PREEMPT else None
 
 
@@ -276,7 +276,7 @@ def _was_going(lease_id: str, lease: Lodger, case: _Case) -> bool:
 
 
 def _touches_promise(case: _Case) -> str | None:
-    """A tenant that loses something of its guarantee, in whatever order its leases go."""
+    """A tenant that would lose a part of its guarantee, in any order of its leases."""
     for tenant in sorted({lease.tenant for lease in case.going.values()}):
         lost = [lease.resources for lease in case.going.values() if lease.tenant == tenant]
         left = _sum(tenant, case, lambda lease_id, _: lease_id not in case.going and lease_id not in case.gone)
@@ -299,12 +299,12 @@ def _is_spare(lease_id: str, lease: Lodger, case: _Case) -> bool:
 
 
 def _lasting_use(tenant: str, case: _Case) -> Resources:
-    """What a tenant has without what goes."""
+    """A tenant's usage without stopping leases."""
     return _sum(tenant, case, lambda lease_id, lease: lease_id not in case.going and not lease.is_going(case.now))
 
 
 def _sum(tenant: str, case: _Case, counts: Callable[[str, Lodger], bool]) -> Resources:
-    """What some of a tenant's leases add up to."""
+    """Total resources of some of a tenant's leases."""
     use = NOTHING
     for lease_id, lease in case.leases.items():
         if lease.tenant == tenant and counts(lease_id, lease):

@@ -1,4 +1,4 @@
-"""What must be true of every settling that the store takes: no window missed, none doubled, none early (TRG-4, TRG-5).
+"""Checks of every schedule evaluation that the store accepts: no window missed, doubled or early (TRG-4, TRG-5).
 
 Windows are counted here once more, second by second, and not by the rules that are being checked.
 
@@ -37,7 +37,7 @@ from tests.sim.timetables import computed_for
 
 SECOND = timedelta(seconds=1)
 LONGEST_LOOK = timedelta(minutes=30)
-"""So far ahead the next window is looked for."""
+"""How far ahead the next window is searched."""
 BEGINNINGS = frozenset({"created", "resumed", "enabled", "updated"})
 """Acts from which on windows are planned anew."""
 _MADE = frozenset({Outcome.RAN, Outcome.WAITING})
@@ -45,7 +45,7 @@ _WELL = frozenset({RunState.SUCCEEDED, RunState.PARTIAL})
 
 
 def windows(trigger: Trigger, after: datetime, until: datetime) -> list[datetime]:
-    """The windows after an instant, up to and including another, by looking at every second in between."""
+    """The windows between two instants, found second by second."""
     found: list[datetime] = []
     if isinstance(trigger, EventTrigger | ManualTrigger):
         return found
@@ -111,7 +111,7 @@ def _field(text: str, size: int) -> frozenset[int]:
 
 
 class ScheduleCheck:
-    """Checks settlings against the model, and applies them to it."""
+    """Checks schedule decisions against the model, and applies them to it."""
 
     def __init__(self, findings: Findings, ever: Ever) -> None:
         self._require = findings.require
@@ -126,7 +126,7 @@ class ScheduleCheck:
         model.fires.setdefault(row.id, {})
 
     def settled(self, model: Model, docket: Docket, rulings: Sequence[Ruling]) -> None:
-        """Check what was settled, and make it true in the model."""
+        """Check schedule decisions, and apply them to the model."""
         self._check_given(model, docket)
         for event in docket.events:
             key = (event.tenant, event.source, event.id)
@@ -147,7 +147,7 @@ class ScheduleCheck:
         self._check_events(model, docket, rulings)
 
     def _check_given(self, model: Model, docket: Docket) -> None:
-        """What a decision was given is what the rows say."""
+        """The input of a decision matches the rows."""
         for case in docket.cases:
             known = model.schedules.get(case.schedule.id)
             self._require("ROWS", case.schedule == known, f"{case.schedule} was given, and {known} is stored")
@@ -209,7 +209,7 @@ class ScheduleCheck:
     # fires and runs
 
     def _check_fires(self, known: dict[tuple[datetime, int], FireRow], spec: ScheduleSpec, ruling: Ruling) -> None:
-        """What is decided stays so; ran and run belong together, one to one (TRG-4)."""
+        """Decisions are final; fires and runs match one to one (TRG-4)."""
         runs = {run.id: run for run in ruling.runs}
         self._require("TRG-4", len(runs) == len(ruling.runs), f"{ruling.runs}: one run twice")
         made: set[str] = set()
@@ -266,7 +266,7 @@ class ScheduleCheck:
     # events
 
     def _check_events(self, model: Model, docket: Docket, rulings: Sequence[Ruling]) -> None:
-        """Each new event makes one fire of each schedule that waits for it."""
+        """Each new event creates one fire of each schedule that waits for it."""
         for event in docket.events:
             for case in docket.cases:
                 row = case.schedule

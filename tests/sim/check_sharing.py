@@ -1,4 +1,4 @@
-"""What must be true of each placement, by the rules that its leader had been given.
+"""Checks of each placement, by the rules that its leader had.
 
 1. Nothing of what is frozen or forbidden by a policy is placed, and nobody but P0 beyond its tenant's quota.
 2. A worker has the labels and the zone that a task asks for, and is in a zone of the pool; what must be near others of
@@ -43,13 +43,13 @@ _YOUNGER_FIRST = 40
 _LONG = timedelta(seconds=60)
 _MANY_YOUNGER_FIRST = 120
 _RATHER_LONG = timedelta(seconds=30)
-"""So many younger tasks may start, and so long may one wait, before its waiting is a finding."""
+"""Number of younger tasks, and wait time, before waiting is a finding."""
 _JUMP_BACK = timedelta(seconds=8)
 _THROTTLED_WINDOW = timedelta(seconds=5)
 
 
 class Before(msgspec.Struct, frozen=True):
-    """What the rows said before a batch."""
+    """The rows before a batch."""
 
     queued: list[Task]
     kept: dict[str, Task]
@@ -57,11 +57,11 @@ class Before(msgspec.Struct, frozen=True):
 
 
 class Made(msgspec.Struct, frozen=True, kw_only=True):
-    """By what a leader decided a batch, and what it had in mind after it."""
+    """The input of a leader's decision, and its memory after it."""
 
     batch: Batch
     alone: bool
-    """It was made of one event alone: it places nothing, or one shape, whatever else waits."""
+    """It was made of one event alone: it places nothing, or one shape."""
     rules: SharingRules
     tuning: Tuning
     led_since: float
@@ -71,7 +71,7 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     now: datetime
     """As its leader's clock says."""
     kept: dict[str, str]
-    """By task: the worker on which it has room."""
+    """By task: the worker of its reservation."""
     open: frozenset[str]
     """Workers that are ready for anything new, and have refused nothing."""
     recalled: frozenset[str]
@@ -79,7 +79,7 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """What a worker offers."""
+    """Resources of a worker."""
 
     total: Resources
     labels: dict[str, str]
@@ -105,7 +105,7 @@ class SharingCheck:
     def check(
         self, model: Model, before: Before, placed: list[Task], queued_at: dict[str, datetime], made: Made
     ) -> None:
-        """Look at what a batch has placed; `queued_at`: since when that waited."""
+        """Check the placements of a batch; `queued_at`: since when the tasks waited."""
         self._queued_at = queued_at
         rules, leases = made.rules, lodgers(model)
         use = use_by_tenant(leases)
@@ -126,7 +126,7 @@ class SharingCheck:
         return now is not None and now.seq == task.seq and now.priority is task.priority
 
     def check_use(self, model: Model, made: Made) -> None:
-        """What a leader counts is what the rows say: a lease once, however many share it (I-60)."""
+        """Usage counted by a leader matches the rows: a lease once, with any number of tasks (I-60)."""
         if any(task.run_id not in model.runs or model.runs[task.run_id].job_id not in model.jobs
                for task in model.live.values()):  # fmt: skip
             return  # A store without memory has lost a definition, and the leader leaves its runs alone.
@@ -150,7 +150,7 @@ class SharingCheck:
     def _check_quotas(
         self, placed: list[Task], rules: SharingRules, use: dict[str, tuple[Resources, int]], leases: dict[str, Lodger]
     ) -> None:
-        """What a batch has placed but for P0 leaves its tenant within its quota; P0 is placed first."""
+        """Placements other than P0 leave their tenant within its quota; P0 goes first."""
         for task in placed:
             row = rules.quotas.get(task.tenant)
             if row is None or leases[task.lease_id or ""].priority is Priority.P0:
@@ -219,7 +219,7 @@ class SharingCheck:
             line = (task.priority, task.tenant, model.shape_of(task))
             self._begin_anew(model, free, task)
             if line in kept_lines:
-                continue  # its own room was there: it was nobody else's turn
+                continue  # its own reservation was ready: no other tenant was next
             is_first = task.lease_id not in rooms
             rooms.add(task.lease_id)
             for one in free:
@@ -271,7 +271,7 @@ class SharingCheck:
         self._require("I-62", not fits, f"{task.id} ({task.priority!r}) before {higher.id} ({higher.priority!r})")
 
     def _check_age(self, model: Model, older: Task, task: Task, line: Any) -> None:
-        """First come, first served among the tasks of a tenant that are alike (PLC-4)."""
+        """First come, first served among a tenant's tasks of one shape (PLC-4)."""
         slack = _JUMP_BACK if self._store.jumps else timedelta(0)
         queued = self._queued_at.get(task.id, _placed_at(task))
         younger = older.since + slack < queued and (older.priority, older.tenant, model.shape_of(older)) == line
@@ -311,7 +311,7 @@ class SharingCheck:
     def _place(
         self, rules: SharingRules, tenant: str, use: dict[str, tuple[Resources, int]], now: datetime
     ) -> tuple[bool, float]:
-        """How far a tenant is beyond its part of the pool, counted with half a room more."""
+        """How far a tenant is beyond its share of the pool, counted with half a lease more."""
         used, rooms = use.get(tenant, (NOTHING, 0))
         row = rules.quotas.get(tenant)
         share = max(used.cpu_millis / self._total.cpu_millis, used.memory_bytes / self._total.memory_bytes)
@@ -336,7 +336,7 @@ def suits(machine: Machine, shape: Shape, rules: SharingRules) -> bool:
 
 
 def waiting_tasks(model: Model) -> list[Task]:
-    """Tasks that are QUEUED in runs that may go on."""
+    """QUEUED tasks of runs that may start tasks."""
     return [
         task
         for run_id, run in model.runs.items()

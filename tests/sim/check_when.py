@@ -1,4 +1,4 @@
-"""What must be true of tasks with conditions of their own (DAG-4).
+"""Checks of tasks with conditions (DAG-4).
 
 1. No attempt is made at a task whose condition is false, or can't be evaluated, by the outputs as they are.
 2. Whoever is skipped or failed for its condition was so rightly.
@@ -22,13 +22,13 @@ _SAID = {"its condition is false": False, "its condition can't be evaluated": No
 
 
 class WhenCheck:
-    """Checks what batches make of conditions."""
+    """Checks conditions in batches."""
 
     def __init__(self, findings: Findings) -> None:
         self._require = findings.require
 
     def check(self, model: Model, batch: Batch) -> None:
-        """Look at whom the batch has skipped or failed for a condition, once it is in the model."""
+        """Check tasks that a batch skipped or failed for a condition, once it is in the model."""
         for step in batch.transitions:
             said, colon, _ = step.because.partition(":")
             task = model.task(step.task_id) if colon and said in _SAID else None
@@ -40,14 +40,14 @@ class WhenCheck:
                 self._require("DAG-4", right, f"{task.id} ended: {step.because}; and it is {found}")
 
     def check_placed(self, model: Model, task: Task) -> None:
-        """Look at a task that is given an attempt."""
+        """Check a task that gets an attempt."""
         found = _ask(model, task)
         if found:
             self._require("DAG-4", found == (True,), f"{task.id} was placed, and its condition is {found}")
 
 
 def _ask(model: Model, task: Task) -> tuple[bool | None, ...]:
-    """What its condition comes to; nothing if it has none, or if what it asks about has been started again."""
+    """Evaluate a condition; None if there is none, or its upstream was restarted."""
     when = model.spec_of(task).when
     if when is None:
         return ()

@@ -1,4 +1,4 @@
-"""What is looked at from time to time, and at the end: live leaders, whole tables, and whether everything ended."""
+"""Periodic and final checks: live leaders, whole tables, and whether everything ended."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _look_at(world: World, leader: Leader) -> None:
 
 
 def compare_tables(world: World, *, whole: bool) -> None:
-    """The tables hold what the model holds."""
+    """Compare the tables with the model."""
     db, model = world.truth.store._writer, world.checker.model
     require = world.findings.require
     runs = {row[0]: row for row in db.execute(_RUNS)}
@@ -99,7 +99,7 @@ def compare_tables(world: World, *, whole: bool) -> None:
 
 
 def _check_acknowledged(world: World, db: sqlite3.Connection) -> None:
-    """What a client was told is stored is stored, unless the store itself lost it (I-01)."""
+    """Runs acknowledged to a client are stored, unless the store itself lost them (I-01)."""
     ever = world.checker.ever
     stored = {run for (run,) in db.execute("SELECT id FROM runs UNION ALL SELECT id FROM runs_history")}
     missing = [run for run in ever.acknowledged if run not in stored and run not in ever.erased_runs]
@@ -124,7 +124,7 @@ def check_history(world: World) -> None:
 
 
 def check_end(world: World) -> None:
-    """Everything has ended (L-1), and what was held was visible (L-4). Results are not lost (I-50)."""
+    """Everything has ended (L-1), held items were visible (L-4), and no result was lost (I-50)."""
     model, ever, require = world.checker.model, world.checker.ever, world.findings.require
     for run in model.runs.values():
         require(
@@ -138,7 +138,7 @@ def check_end(world: World) -> None:
     )
     for attempt, (worker, result) in ever.left.items():
         if is_claimant(worker):
-            continue  # It keeps nothing: what it could not say before it died is lost.
+            continue  # It stores nothing: unsent reports are lost with it.
         known = attempt in ever.ended or attempt in ever.late or attempt in ever.rejected or attempt in ever.wiped
         mine = next(one for one in world.workers if one.name == worker)
         kept = attempt in mine.duties.holds() or any(one.attempt == attempt for one in mine.duties.aside)

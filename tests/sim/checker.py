@@ -1,4 +1,4 @@
-"""The checker: sees every call that the store carries out, every message and every process, and says what is wrong.
+"""The checker: sees every call that the store carries out, every message and every process, and reports violations.
 
 Names of invariants are those of the list of safety properties that the project keeps: I-01 and so on for what must
 always hold, L-1 and so on for what must happen once faults have stopped, STA-3 and STA-8 of the specification.
@@ -19,7 +19,7 @@ from mainspring.core.model.job import JobRow, JobSpec, compile_job
 from mainspring.core.model.run import Run
 from mainspring.core.model.schedule_rows import Docket, Ruling
 from mainspring.core.model.settings import USUAL
-from mainspring.core.model.task import AttemptEnd, StopKind
+from mainspring.core.model.task import StopKind
 from mainspring.core.model.worker import Worker, WorkerStatus
 from mainspring.core.schedules.time_zones import EPOCH
 from mainspring.host.loop import MARGIN, Leader
@@ -46,11 +46,10 @@ if TYPE_CHECKING:
     from tests.sim.worker import SimWorker
     from tests.sim.world import World
 
-_SILENT = "was silent for"
 _MADE_KEPT = 100
-"""Batches that were made and not written: many hold no row, and some are never written."""
+"""Batches decided and not written: many hold no row, and some are never written."""
 _DRIFT = 0.95
-"""How much slower the store's clock may make a length seem."""
+"""How much slower the store's clock may make a duration seem."""
 
 
 class Checker:
@@ -76,7 +75,7 @@ class Checker:
             findings, self.ever, lambda: world.loop.now, world.store_clock, world.tuning.claim_silence_seconds
         )
         self._heard: dict[tuple[int, str], float] = {}
-        """When a leader (by nonce) last heard of a worker."""
+        """When a leader (by nonce) last heard from a worker."""
         self._trusted_until: dict[int, float] = {}
         self._issued: dict[int, int] = {}
         self._made: dict[int, Made] = {}
@@ -85,7 +84,7 @@ class Checker:
     # the fence
 
     def expect(self, term: Term, number: int) -> str:
-        """What must become of a commit: it is written, it had been written, or it is fenced."""
+        """Expected result of a commit: written, written before, or fenced."""
         fence = self.model.fence
         if (term.epoch, term.nonce) != (fence.epoch, fence.nonce):
             return "fenced"
@@ -124,7 +123,7 @@ class Checker:
             self._tell(batch)
 
     def _tell(self, batch: Batch) -> None:
-        """What is rare and worth a line."""
+        """Trace rare events."""
         note = self._world.trace.note
         for circuit in batch.breakers:
             note("circuit.closed" if circuit.closed_at is not None else "circuit.open", circuit.subject)
@@ -141,7 +140,7 @@ class Checker:
             note("born", f"{len(born)} from {born[0].id}")
 
     def campaigned(self, shard: str, holder: str, nonce: int, ttl: timedelta, term: Term | None) -> None:
-        """The store has answered who leads."""
+        """The store has decided on a leader."""
         fence = self.model.fence
         now = self._world.store_clock.wall()
         if term is None:
@@ -171,7 +170,7 @@ class Checker:
         return self.model.copy()
 
     def restored(self, model: Any) -> None:
-        """The store has gone back to a snapshot."""
+        """The store was restored from a snapshot."""
         now, then = self.model, model
         self.ever.erased_runs.update(
             run for run in (*now.runs, *now.archived) if run not in then.runs and run not in then.archived
@@ -186,7 +185,7 @@ class Checker:
     # leaders
 
     def made(self, how: str, shard: Shard, batch: Batch) -> None:
-        """A leader has decided something: remember by what, until it is written."""
+        """A leader has decided a batch: remember the input until it is written."""
         memory = shard.memory
         led_since = max((self.ever.led_since[nonce] for nonce in self.ever.led_since), default=0.0)
         self._made[id(batch)] = Made(
@@ -201,7 +200,7 @@ class Checker:
             del self._made[next(iter(self._made))]
 
     def ruled(self, rules: AllRules, entry: AuditEntry, dropped: str | None) -> None:
-        """Somebody has decided something about who may use what."""
+        """The sharing rules were changed."""
         self.model.audit.setdefault(entry.id, entry)
         self.groups.ruled(rules)
         if dropped is not None:
@@ -212,7 +211,7 @@ class Checker:
         self.ever.led_since[leader.term.nonce] = self._world.loop.now
 
     def issued(self, term: Term, number: int, batch: Batch) -> None:
-        """A host sends a commit on its way: at this moment its decision is made, and its lease must be good."""
+        """A host sends a commit: its decision is made, and its lease must be valid."""
         now = self._world.loop.now
         trusted = self._trusted_until.get(term.nonce, now + 1)
         self._require("I-23", now <= trusted + 1e-6, f"{term.epoch} commits {now - trusted:.3f} s after its lease")
@@ -223,12 +222,12 @@ class Checker:
         self._issued[term.nonce] = number
 
     def renewed(self, term: Term, began: float) -> None:
-        """A host has heard that its lease is renewed."""
+        """A host's lease was renewed."""
         lease = timedelta(seconds=5) - MARGIN
         self._trusted_until[term.nonce] = began + lease.total_seconds()
 
     def heard(self, term: Term, worker: str) -> None:
-        """A leader has heard of a worker."""
+        """A leader heard from a worker."""
         self._heard[term.nonce, worker] = self._world.loop.now
 
     def let_out(self, worker: str, messages: Sequence[Any]) -> None:
@@ -253,7 +252,7 @@ class Checker:
                     self._require("STA-8", message.attempt in ever.stops, f"{message.attempt} was signalled too early")
 
     def answered(self, act: Asked, answered: Answered) -> None:
-        """A person was told how an act ended."""
+        """A person got the reply to an action."""
         self.audit.answered(self.model, act, answered)
         if answered.reply is Reply.DONE and isinstance(act, CancelRun):
             self._require("STA-3", act.run_id in self.ever.cancelled, f"the cancel of {act.run_id} is not durable")
@@ -264,14 +263,14 @@ class Checker:
         self._world.trace.note("answered", f"{say_act(act)} {answered.reply}")
 
     def moved(self, term: Term, progress: Progress) -> None:
-        """A leader has heard how far an attempt is; the same again is no progress."""
+        """A leader got a progress report; a repeated value is no progress."""
         said = (term.nonce, progress.attempt)
         percent, heard, _ = self.ever.moved.get(said, (None, 0.0, 0.0))
         if progress.percent != percent:
             self.ever.moved[said] = (progress.percent, self._world.loop.now, heard)
 
     def news(self, row: Outgoing) -> None:
-        """Something reached somebody outside."""
+        """A message was delivered outside."""
         self.outbox[row.id] = self.outbox.get(row.id, 0) + 1
 
     # submissions
@@ -300,7 +299,7 @@ class Checker:
             self._world.trace.note("runs", " ".join(ids))
 
     def settled(self, docket: Docket, rulings: Sequence[Ruling]) -> None:
-        """The store has settled schedules, by its own time."""
+        """The store has evaluated schedules, by its own time."""
         now = self._world.store_clock.wall()
         self._require("I-31", docket.now <= now, f"it is {now}, and {docket.now} is what the rules are told")
         self.schedules.settled(self.model, docket, rulings)
@@ -312,7 +311,7 @@ class Checker:
                 self._world.trace.note("settled", f"{ruling.schedule.id} {what} {acts}")
 
     def acknowledged(self, ids: Sequence[str], key: IdempotencyKey | None) -> None:
-        """A client has been told that its runs are stored."""
+        """A client was told that its runs are stored."""
         self.ever.acknowledged.update(dict.fromkeys(ids))
 
     # workers
@@ -325,7 +324,7 @@ class Checker:
         self.ever.begun[attempt] = worker
 
     def process_left(self, worker: str, result: Result) -> None:
-        """A process is gone, and its result is in the journal."""
+        """A process has ended, and its result is in the journal."""
         self.ever.left[result.attempt] = (worker, result)
         self._world.trace.note("left", f"{result.attempt} {result.outcome}")
 
@@ -335,7 +334,7 @@ class Checker:
             return
         if aside:
             unknown = attempt not in self.model.ended or self.ever.restores
-            self._require("I-54", unknown, f"{attempt} was put aside, and is known")
+            self._require("I-54", unknown, f"{attempt} was discarded, but is known")
         else:
             safe = attempt in self.ever.ended or attempt in self.ever.late or attempt in self.ever.rejected
             self._require("I-50", safe, f"{worker} forgot the result of {attempt}, which nobody has")
@@ -345,24 +344,17 @@ class Checker:
         self.ever.saved.setdefault(attempt, set()).add(document)
 
     def put(self, document: str, task_id: str, expected: str | None) -> None:
-        """A person puts a document in the place of a task's checkpoint, if what has this digest is there."""
+        """A person replaces the checkpoint of a task, if the digest matches."""
         self.ever.put[document] = (task_id, expected)
 
     def wiped(self, worker: str) -> None:
-        """A worker's disk is gone."""
+        """A worker's disk is lost."""
         self.ever.wiped.update(attempt for attempt, (owner, _) in self.ever.left.items() if owner == worker)
 
     def _check_losses(self, term: Term, batch: Batch) -> None:
-        """Nobody is declared lost who was heard of, nor before a new leader could hear (I-15, I-16, I-42)."""
+        """No worker is lost that was heard, or before a new leader could hear it (I-15, I-16, I-42)."""
         now = self._world.loop.now
-        silent = {
-            attempt.worker_id
-            for attempt in batch.attempts
-            if attempt.end is AttemptEnd.LOST and attempt.error is not None and _SILENT in attempt.error
-        }
-        for step in batch.transitions:
-            if _SILENT in step.because:
-                silent.add(step.because.partition(" ")[0])
+        silent = {row.id for row in batch.workers if row.status == WorkerStatus.LOST}
         for worker in sorted(silent):
             since = self._heard.get((term.nonce, worker), 0.0)
             began = self.ever.led_since[term.nonce]
@@ -375,7 +367,7 @@ class Checker:
 
 
 def say_act(act: Asked) -> str:
-    """What somebody asks for, and of what."""
+    """Describe an action and its target."""
     match act:
         case Act():
             return f"{type(act).__name__} {act.run_id}"

@@ -1,4 +1,4 @@
-"""Workers of the simulation that speak plain HTTP (WRK-2): they claim work, start it, beat, and say how it ended.
+"""Simulated HTTP workers (WRK-2): they claim work, start it, send heartbeats, and report results.
 
 They keep nothing on a disk: one that dies has forgotten all, and comes back under its name. They are careless in all
 the ways that the contract allows (docs/reference/http-workers.md), and some that it does not: they speak of attempts
@@ -49,7 +49,7 @@ _DRAW = "claimants 491534"
 """The number was searched for: no seed has claimants that a plant began with, or that had failed once, before there
 were any. Those stories were searched for, too."""
 UNSAID = Offer(1_000_000, 1_000_000 * MIB, disk_bytes=1_000_000_000 * MIB)
-"""What one has that does not say so: always enough for the claims that it has open, whatever is asked for here."""
+"""Default capacity of a worker that reports none: always enough for its open claims."""
 _ACTS = (CordonWorker, DrainWorker, EvictWorker, UncordonWorker, UncordonWorker)
 _POISONS = ('"\\u0000"', f'"{POISON}"')
 
@@ -67,13 +67,13 @@ class Claimants:
         self.all = [Claimant(self, world, number) for number in range(count)]
 
     def boot(self) -> None:
-        """Start them, and what happens to them."""
+        """Start the HTTP workers, and their faults."""
         for one in self.all:
             one.boot()
             self._world.loop.create_task(self._strike(one), context=self._world.loop.outside)
 
     async def _strike(self, one: Claimant) -> None:
-        """One is killed and comes back, and people hold it and let it go, until the world is calm."""
+        """Kill and restart workers, cordon and uncordon them, until the faults end."""
         world, random = self._world, Random(f"fate of a claimant:{self._world.mix.seed}:{one.name}")
         deeds = [self._kill] * random.choice((0, 2, 6)) + [self._look_after] * random.choice((0, 4, 12))
         times = sorted(random.uniform(5.0, world.mix.chaos_seconds) for _ in deeds)
@@ -127,7 +127,7 @@ class Claimant:
         self.process.context.run(self._start)
 
     def kill(self) -> None:
-        """It dies. A server that waits with it hears of that soon, or not at all."""
+        """Kill the worker. A server that waits with it notices soon, or not at all."""
         self.process.dead = True
         for connection in self._connections:
             if self._random.random() < 0.7:
@@ -153,7 +153,7 @@ class Claimant:
             await asyncio.sleep(random.choice((0.1, 0.5, 2.0, 5.0)))
 
     async def _claim(self, wanted: int) -> None:
-        """Claim, and begin with what there is. Sometimes it does not wait for the answer for as long as it said."""
+        """Claim and start work. Sometimes the worker does not wait for the full wait time."""
         world, random = self._world, self._random
         wait, hold = random.choice((0.0, 0.0, 3.0, 20.0)), random.choice((2.0, 10.0, 30.0))
         resources = Amounts(cpu=self.offer.cpu_millis / 1000, memory=self.offer.memory_bytes) if self.says else None
@@ -185,7 +185,7 @@ class Claimant:
     # attempts
 
     async def _take(self, one: ClaimedRun, hold: float) -> None:
-        """See one attempt through, or forget it, or come too late."""
+        """Execute one attempt, or forget it, or report too late."""
         random = self._random
         try:
             await asyncio.sleep(random.random() * 0.5)
@@ -209,12 +209,12 @@ class Claimant:
         return self._random.random() < self._careless and not self._world.is_calm()
 
     async def _run(self, one: ClaimedRun) -> None:
-        """Work until it is done, or has to stop, or is somebody else's."""
+        """Work until it ends, has to stop, or belongs to another worker."""
         world, random = self._world, self._random
         work = read_work(bytes(one.work).decode())
         seconds = work.seconds * random.choice((0.2, 0.5, 1.0, 1.0, 1.5))
         if world.is_calm():
-            seconds /= 10  # what is left is to be done soon
+            seconds /= 10  # the rest ends soon
         gets_nowhere = bool(work.stalls) and random.random() < work.stalls and not world.is_calm()
         moves = seconds / 2 if gets_nowhere else seconds
         began, beats = world.loop.now, 0
@@ -257,7 +257,7 @@ class Claimant:
     # calls
 
     async def _say(self, call: Call) -> Any:
-        """Make a call until it is answered, sometimes once more; None if it is not to be."""
+        """Make a call until there is a reply, sometimes once more; None if it is given up."""
         random = self._random
         again = random.random() < 0.1
         while True:
@@ -303,10 +303,10 @@ class Claimant:
         )  # fmt: skip
         return lambda way: claims.fail_claimed_run(result.attempt, failed, PRINCIPAL, way.services)
 
-    # what is none of its business
+    # attempts of others
 
     async def _pester(self) -> None:
-        """Speak of attempts that are over, or another's, as a server would that is wrong about whose they are."""
+        """Report on attempts that have ended or belong to others, like a server that is wrong about them."""
         world, random = self._world, self._random
         while not world.is_calm():
             await asyncio.sleep(random.uniform(5.0, 40.0))

@@ -1,4 +1,4 @@
-"""How calls of workers that speak plain HTTP reach a server: the real routes, on whichever server leads.
+"""Calls of HTTP workers to a server: the real routes, on the server that leads.
 
 What is played is the way there and back: a call may get lost, its answer may, and either may be late. Who closes the
 connection while a claim waits is noticed by the server, or not.
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 PRINCIPAL = Principal(name="token:sim", tenant=EVERY_TENANT, roles=frozenset({Role.WORKER}))
 PATIENCE_SECONDS = 8.0
-"""So long a claimant waits for an answer, beside what it asked the server to wait."""
+"""How long a worker waits for a reply, beyond the wait time that it requested."""
 _MOST_TRAVEL = 0.05
 
 Call = Callable[["Way"], Coroutine[Any, Any, Any]]
@@ -42,7 +42,7 @@ class Connection:
         self.closed = asyncio.Event()
 
     async def receive(self) -> dict[str, str]:
-        """Comes back when the caller has gone."""
+        """Returns when the caller is gone."""
         await self.closed.wait()
         return {"type": "http.disconnect"}
 
@@ -52,7 +52,7 @@ class Connection:
 
 
 class Way:
-    """What the routes of one server process have around them: the leader that is here, and the store."""
+    """Environment of the routes of one server process: its leader, and the store."""
 
     def __init__(self, world: World, server: SimServer) -> None:
         self._world = world
@@ -88,7 +88,7 @@ class Way:
         return self._world.store_clock.wall()
 
     async def add(self, attempt: str, text: bytes) -> None:
-        """Logs are nobody's concern here."""
+        """Drop logs."""
 
 
 class Calls:
@@ -101,7 +101,7 @@ class Calls:
     async def call(
         self, random: Random, call: Call, *, patience: float = PATIENCE_SECONDS, connection: Connection | None = None
     ) -> Any:
-        """Make a call where the leader is. Raises Unavailable if nobody answers, or what the route raises."""
+        """Call the route where the leader is. Raises Unavailable without a reply, or the route's error."""
         world = self._world
         fate, late = self._fate(random), random.random() * _MOST_TRAVEL
         await asyncio.sleep(late * (40 if fate == "claim_call_late" else 1))

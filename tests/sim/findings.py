@@ -1,4 +1,4 @@
-"""What the checks found, and how often each was made."""
+"""Findings of the checks, and how often each check was made."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MOST = 5
 
 
 class Findings:
-    """Collects what does not hold. The first one ends the seed."""
+    """Collects violations. The first one ends the seed."""
 
     def __init__(self, found: Callable[[], None]) -> None:
         self.made: Counter[str] = Counter()

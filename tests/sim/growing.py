@@ -1,4 +1,4 @@
-"""Jobs that are not known whole when they begin: tasks for each item of a list, and outputs that add tasks."""
+"""Jobs with dynamic tasks: fan-outs over lists, and outputs that add tasks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SMALL_LIMIT = 10
 
 
 def draw_growing(random: Random, spec: JobSpec, *, small: bool) -> JobSpec:
-    """The same job with another graph: lists, a task for each of their items, and what waits for all of these."""
+    """Give a job another graph: lists, a task for each item, and tasks that wait for all of these."""
     first = spec.tasks[0]
     work = msgspec.json.decode(first.work, type=Work)
     seconds = random.choice((0.05, work.seconds))
@@ -41,7 +41,7 @@ def _fan_out(random: Random, like: TaskSpec, items: int) -> list[TaskSpec]:
 
 
 def _nested(random: Random, like: TaskSpec, items: int) -> list[TaskSpec]:
-    """Many that need all of many, and what needs all of these."""
+    """Many tasks that need all of many, and a task that needs all of these."""
     return [
         _task(like, "t0", items=min(items, 5)),
         _task(like, "t1", "t0", for_each="outputs.t0.items"),
@@ -62,12 +62,12 @@ def _two_lists(random: Random, like: TaskSpec, items: int) -> list[TaskSpec]:
 
 
 def _grown(random: Random, like: TaskSpec, items: int) -> list[TaskSpec]:
-    """One whose output adds tasks, and one that waits for it."""
+    """A task whose output adds tasks, and one that waits for it."""
     return [_task(like, "t0", grows=draw_expansion(random, like, items)), _task(like, "t1", "t0")]
 
 
 def draw_expansion(random: Random, like: TaskSpec, items: int) -> str:
-    """What an output adds, as JSON; not always anything that can be added."""
+    """An expansion as JSON; not always a valid one."""
     count = max(1, min(items, 5))
     work = {"python": "sim:work", "args": msgspec.to_builtins(msgspec.json.decode(like.work, type=Work))}
     tasks = [

@@ -1,4 +1,4 @@
-"""What the simulated part of a program may not do: ask the machine for time or chance, or start a thread."""
+"""Restrictions of simulated code: no real clock, no randomness of the machine, no threads."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Escaped(AssertionError):
 
 @contextmanager
 def sealed(log: Callable[[str, str, dict[str, object]], None]) -> Iterator[None]:
-    """Run simulated code: whatever would make two runs of a seed differ raises, and log events go to `log`."""
+    """Run simulated code: anything non-deterministic raises, and log events go to `log`."""
     before = structlog.get_config()
     collecting = gc.isenabled()
     with _forbidden():

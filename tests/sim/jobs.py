@@ -1,4 +1,4 @@
-"""The jobs of a seed: graphs of different forms, with conditions, policies, limits and retries; some grow, some ail."""
+"""Jobs of a seed: graphs of different forms, with conditions, policies, limits, dynamic tasks and failure modes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CONDITIONS: dict[str, Callable[[dict[str, Any], dict[str, Any]], bool] | None] =
     "output.n < 9 and params.go": lambda output, params: output["n"] < 9 and bool(params["go"]),
     "output.n.deeper.than.that > 3": None,
 }
-"""Conditions on edges, and what they mean; None: it can't be evaluated."""
+"""Conditions on edges, and their meaning; None: it can't be evaluated."""
 POISONS = ("adopt", "make", "decide", "place")
 """Where the shard stumbles over a poisoned job."""
 
@@ -89,7 +89,7 @@ def _draw_plain(random: Random, mix: Mix, number: int, *, small: bool) -> JobSpe
 
 
 def _make_ail(random: Random, mix: Mix, spec: JobSpec) -> JobSpec:
-    """Some tasks of the job meet an ailment of this seed, which other jobs meet too."""
+    """Give some tasks of the job a failure mode of this seed, shared with other jobs."""
     ailments = draw_ailments(mix)
     tasks = []
     for task in spec.tasks:
@@ -120,7 +120,7 @@ def _make_ail(random: Random, mix: Mix, spec: JobSpec) -> JobSpec:
 
 
 def draw_ailments(mix: Mix) -> list[Ailment]:
-    """The ailments of a seed: few, so that many tasks fail alike."""
+    """Failure modes of a seed: few, so that many tasks fail in the same way."""
     random = Random(f"ailments:{mix.seed}")
     return [draw_ailment(random, mix.chaos_seconds, 64 * MIB) for _ in range(random.choice((2, 3, 5)))]
 

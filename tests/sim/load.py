@@ -1,4 +1,4 @@
-"""Who asks things of the system: a client that submits runs, and people who cancel, pause, reopen and mend."""
+"""Load on the system: a client that submits runs, and people who cancel, pause, reopen and fix."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Client:
                 ids = await self._store.insert_runs(runs, key=key)
             except Unavailable:
                 if key is None:
-                    return  # It can't be known whether they were made, and nobody may make them twice.
+                    return  # It is unknown whether they were created, and they must not be created twice.
                 await asyncio.sleep(random.uniform(0.1, 2.0))
                 continue
             except JobMissing:
@@ -163,7 +163,7 @@ class Client:
 
 
 class People:
-    """Those who act on runs: at random while faults strike, and to mend things afterwards."""
+    """People acting on runs: at random during the faults, and to fix things afterwards."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -182,7 +182,7 @@ class People:
                 self.ask(act)
 
     def mend(self) -> int:
-        """Everything that only a person can move on: move it on. How many things there were."""
+        """Resolve everything that only a person can; return the number."""
         model = self._world.checker.model
         self._world.planner.mend()
         self._world.rulers.mend()

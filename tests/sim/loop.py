@@ -55,9 +55,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.steps = 0
         self.over = False
         self.failures: list[str] = []
-        """What tasks raised that nobody waited for."""
+        """Exceptions of tasks that were not awaited."""
         self.outside = Context()
-        """For what belongs to no process: the network, the store, the checks."""
+        """Owner of callbacks without a process: network, store, checks."""
         self._queue: deque[Handle] = deque()
         self._timers: list[tuple[float, float, int, Handle]] = []
         self._count = 0
@@ -66,7 +66,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._second_ends = 0.0
         self._steps_before = 0
 
-    # what asyncio asks of a loop
+    # asyncio's loop interface
 
     def time(self) -> float:
         """Virtual seconds since the beginning."""
@@ -109,14 +109,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return task
 
     def find_crashes(self) -> None:
-        """Note tasks that raised what nobody raises on purpose and nobody asked for; let go of all that are over."""
+        """Record unexpected exceptions of tasks; drop ended ones."""
         for task in self._kept:
             if task.done() and task._log_traceback and not isinstance(task.exception(), MainspringError):
                 self.failures.append(_story(task.exception()))
         self._kept = [task for task in self._kept if not task.done()]
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Note what a callback raised. (A call that was given up may fail unheard.)"""
+        """Record the exception of a callback. (An abandoned call may fail unnoticed.)"""
         if not self.over and "never retrieved" not in context.get("message", ""):
             self.failures.append(f"{context.get('message')}: {_story(context.get('exception'))}")
 
@@ -125,7 +125,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return False
 
     def _timer_handle_cancelled(self, handle: TimerHandle) -> None:
-        """Cancelled timers are dropped when they come up."""
+        """Cancelled timers are dropped when they fire."""
 
     # running
 

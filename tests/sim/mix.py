@@ -1,4 +1,4 @@
-"""What one seed is made of: how many of what, which faults and how often. Each seed draws its own (swarm testing)."""
+"""Parameters of one seed: amounts, fault types and rates. Each seed draws its own (swarm testing)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Mix(msgspec.Struct, frozen=True, kw_only=True):
     budget: int
     """Rows per turn of a shard."""
     small_run: int
-    """Runs of up to so many tasks are adopted without a spread."""
+    """Runs of up to this many tasks are adopted without a bulk operation."""
     poison: float
     """How likely a process is to leave something that can't be stored."""
     poisoned_jobs: float
@@ -61,23 +61,23 @@ class Mix(msgspec.Struct, frozen=True, kw_only=True):
     """How often a worker leaves in order."""
     schedules: int
     schedule_acts: int
-    """How often somebody pauses, resumes, triggers, backfills or disables one."""
+    """How often schedules are paused, resumed, triggered, backfilled or disabled."""
     events: int
-    """How many events come in; some of them again and again."""
+    """How many events arrive; some repeatedly."""
     growing: float
-    """How likely a job is to have tasks that fan out or grow."""
+    """Probability that a job has fan-outs or expansions."""
     crowded: bool
-    """Whether growth is paced as if others always waited."""
+    """Whether dynamic tasks are paced as if other runs always waited."""
     alike: int
-    """How many failures that are alike open a circuit."""
+    """Number of failures with one signature that opens a circuit breaker."""
     ailing: float
-    """How likely a job is to meet something that makes its tasks fail alike."""
+    """Probability that a job has a common failure mode."""
     conditional: float
     """How likely a job is to have tasks with conditions of their own."""
     linear: float
-    """How likely a job is to wait a multiple of its delay, and nothing more, before it tries again."""
+    """Probability that a job uses linear delays."""
     since: float
-    """How likely a new schedule is to make up for windows from before it was there."""
+    """Probability that a new schedule catches up on windows before its creation."""
     computed: float
     """How likely a schedule is to compute parameters."""
     kills: int
@@ -91,7 +91,7 @@ class Mix(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def draw_mix(seed: int, seconds: float) -> Mix:
-    """What this seed is made of."""
+    """Draw the parameters of a seed."""
     random, later = Random(f"mix:{seed}"), Random(f"mix of time, failure and growth:{seed}")
     people = Random(f"mix of what operators do:{seed}")
     folder = Random(f"mix of what pipeline files say:{seed}")

@@ -1,4 +1,4 @@
-"""What the store should hold: a second, independent account, put together from the batches that it took.
+"""The expected content of the store: an independent model, built from the accepted batches.
 
 Rows are never changed in place, so a copy of the dictionaries is a snapshot. `Ever` is what can't be undone by a store
 that goes back in time: what has been seen by somebody.
@@ -23,10 +23,10 @@ from mainspring.protocol.wire import Result
 
 
 class Story(msgspec.Struct, frozen=True):
-    """What one generation of a task has been through."""
+    """History of one generation of a task."""
 
     alike: object = None
-    """What its last failure was like."""
+    """Signature of its last failure."""
     workers: frozenset[str] = frozenset()
     """Where it failed so."""
     lost_on: frozenset[str] = frozenset()
@@ -36,7 +36,7 @@ SpreadKey = tuple[str, SpreadKind, str]
 
 
 class Fence(msgspec.Struct):
-    """The shard's row: who leads, until when, and the last batch."""
+    """The shard's row: leader, lease end, and the last batch."""
 
     epoch: int = 0
     nonce: int = 0
@@ -47,20 +47,20 @@ class Fence(msgspec.Struct):
 
 
 class Model:
-    """The rows, as the accepted batches make them."""
+    """Rows, as the accepted batches make them."""
 
     def __init__(self) -> None:
         self.fence = Fence()
         self.jobs: dict[str, Job] = {}
         self.grown: dict[str, TaskSpec] = {}
-        """What outputs have added, by task, also after the output was replaced."""
+        """Tasks added by outputs, also after the output was replaced."""
         self.definitions: dict[str, Job] = {}
         """Also those that the store has lost: hosts may still know them."""
         self.runs: dict[str, Run] = {}
         self.tasks: dict[str, list[Task]] = {}
         """By run and position."""
         self.born: dict[str, int] = {}
-        """Positions of the tasks that fan-outs and outputs have made, by id."""
+        """Positions of dynamic tasks, by id."""
         self.archived: dict[str, Run] = {}
         self.spreads: dict[SpreadKey, Spread] = {}
         self.live: dict[str, Task] = {}
@@ -69,7 +69,7 @@ class Model:
         self.counted: dict[tuple[str, int], int] = {}
         """Attempts that count, by task and generation."""
         self.leases: dict[str, dict[str, tuple[int, Resources]]] = {}
-        """By worker and lease: how many attempts share it, and its room."""
+        """By worker and lease: number of attempts, and resources."""
         self.workers: dict[str, WorkerRow] = {}
         self.checkpoints: dict[str, Checkpoint] = {}
         """By task."""
@@ -83,21 +83,21 @@ class Model:
         self.events: set[tuple[str, str, str]] = set()
         """Tenant, source and id."""
         self.breakers: dict[tuple[str, str], BreakerRow] = {}
-        """Those that are open, by kind and subject."""
+        """Open breakers, by kind and subject."""
         self.retries: dict[tuple[str, int], int] = {}
-        """By run and its generation: how often a task was tried again."""
+        """By run and generation: number of retries."""
         self.stories: dict[tuple[str, int], Story] = {}
         """By task and its generation."""
         self.first_starts: dict[tuple[str, int], datetime] = {}
         """By task and its generation: when it first went to RUNNING."""
         self.audit: dict[str, AuditEntry] = {}
-        """What was carried out, by the request's id."""
+        """Executed actions, by request id."""
         self.alerts: set[str] = set()
         """Keys of the alerts that were raised."""
         self.kept: dict[str, Task] = {}
-        """Tasks for which room is kept, by id."""
+        """Tasks with a reservation, by id."""
         self.shares: dict[tuple[str, str], int] = {}
-        """By limit and holder: what is granted."""
+        """By limit and holder: the granted share."""
         self.failures: dict[str, int] = {}
         """By tenant: tasks that failed for good."""
         self.dirty: dict[str, None] = {}
@@ -133,7 +133,7 @@ class Model:
         return self.definitions[self.runs[run_id].job_id]
 
     def spec_of(self, task: Task) -> TaskSpec:
-        """The definition of a task: its job's, that of its fan-out, or what the output says that made it."""
+        """The definition of a task: from its job, its fan-out, or the output that created it."""
         job = self.job_of(task.run_id)
         if task.position < len(job.tasks):
             return job.tasks[task.position]
@@ -147,7 +147,7 @@ class Model:
         return self.grown[task.id]
 
     def shape_of(self, task: Task) -> Shape:
-        """What a task needs of a worker."""
+        """The resource request of a task."""
         job = self.job_of(task.run_id)
         plain = task.position < len(job.tasks)
         shape = job.shapes[task.position] if plain else shape_of(self.spec_of(task), job.spec.groups)
@@ -184,7 +184,7 @@ class Model:
         self.dirty[task.run_id] = None
 
     def use(self, worker: str) -> Resources:
-        """What the leases of a worker add up to."""
+        """Total resources of a worker's leases."""
         total = NOTHING
         for _, resources in self.leases.get(worker, {}).values():
             total += resources
@@ -210,7 +210,7 @@ class Model:
 
 
 class Ever:
-    """What has happened for good, whatever the store remembers."""
+    """Irrevocable history, independent of restores of the store."""
 
     def __init__(self) -> None:
         self.terms: dict[int, int] = {}
@@ -221,17 +221,17 @@ class Ever:
         self.ended: set[str] = set()
         self.late: set[str] = set()
         self.rejected: set[str] = set()
-        """What rejected events were about."""
+        """Subjects of rejected events."""
         self.stops: set[str] = set()
         """Attempts whose task had a durable request to stop."""
         self.held: set[str] = set()
         """Workers that were held, durably."""
         self.saved: dict[str, set[str]] = {}
-        """What each attempt has saved, kept or not."""
+        """Checkpoints saved by each attempt, kept or not."""
         self.put: dict[str, tuple[str, str | None]] = {}
         """Documents that people have put in the place of a checkpoint, kept or not: of which task, for which digest."""
         self.to_find: dict[str, str | None] = {}
-        """What each attempt finds: the latest checkpoint of its task at the commit that made it."""
+        """Checkpoint that each attempt gets: the latest of its task at its creation."""
         self.cancelled: set[str] = set()
         self.paused: set[str] = set()
         self.began: dict[str, tuple[int, float]] = {}
@@ -244,11 +244,11 @@ class Ever:
         self.run_ends: dict[str, set[RunState]] = {}
         """In which final states each run has been."""
         self.left: dict[str, tuple[str, Result]] = {}
-        """What processes left: attempt to worker and result."""
+        """Results of processes: attempt to worker and result."""
         self.begun: dict[str, str] = {}
         """Attempts that were started, and where."""
         self.wiped: set[str] = set()
-        """Attempts that were on a disk that is gone."""
+        """Attempts on a lost disk."""
         self.erased_runs: set[str] = set()
         self.erased_attempts: set[str] = set()
         self.erased_entries: set[str] = set()

@@ -1,4 +1,4 @@
-"""Another pool, played: it takes its part of the limits of groups, uses it for a while, and comes down when it should.
+"""A simulated neighbor pool: it takes its share of group limits, uses it for a while, and lowers it when asked to.
 
 Its shard is led by nobody else, and holds nothing but shares. What it does reaches the store without faults.
 """
@@ -31,7 +31,7 @@ class Neighbour:
         self._random = Random(f"neighbour:{world.mix.seed}")
 
     def settle(self) -> None:
-        """Take the lead of its shard, for good."""
+        """Become the permanent leader of its shard."""
         if self._world.mix.sharing.neighbour:
             store = self._world.truth.store
             at_once(store.ensure_shard(NEIGHBOUR))

@@ -1,4 +1,4 @@
-"""Faults that strike from outside, at random times, until the world is calm."""
+"""External faults at random times, until the faults end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Nemesis:
-    """Strikes, and mends what it broke in time for the calm."""
+    """Injects faults, and repairs them before the faults end."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -31,7 +31,7 @@ class Nemesis:
             self._strike(random.choices(kinds, weights)[0])
 
     def crash_worker(self, worker: SimWorker, *, wiped: bool, kind: str) -> None:
-        """A worker dies, and comes back later."""
+        """Kill a worker, and restart it later."""
         if worker.process.dead:
             return
         self._world.trace.fault(kind, worker.name)
@@ -118,7 +118,7 @@ class Nemesis:
                             world.checker.remember())  # fmt: skip
 
     def _fail_over(self, snapshot: sqlite3.Connection, model: object) -> None:
-        """The store goes back to what it held a moment ago."""
+        """Restore the store to an earlier snapshot."""
         self._world.trace.fault("store_failed_over")
         self._world.truth.restore(snapshot)
         self._world.checker.restored(model)

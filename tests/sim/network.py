@@ -25,7 +25,7 @@ Frame = list[Any]
 
 
 class Network:
-    """All sessions, and who can't reach whom."""
+    """All sessions, and network partitions."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -66,7 +66,7 @@ class Session:
         self.down = Direction(network, self, worker.process)
 
     def tear(self) -> None:
-        """The connection breaks: some of what is in flight is lost, and both ends are told, sooner or later."""
+        """Break the connection: some messages in flight are lost, and both ends notice sooner or later."""
         self.is_over = True
         self.up.tear()
         self.down.tear()
@@ -111,7 +111,7 @@ class Direction:
                 self._session.tear()
 
     def tear(self) -> None:
-        """What is in flight may still arrive, the first part of it; then the end is noticed, or not at all."""
+        """A prefix of the messages in flight may still arrive; then the end is noticed, or not at all."""
         if self._torn_at is not None:
             return
         world, random = self._network.world, self._network.random

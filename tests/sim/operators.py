@@ -1,4 +1,4 @@
-"""What those do who look after the work: kill, put checkpoints right, change priorities, and set other measures."""
+"""Operators: kill tasks, fix checkpoints, change priorities, and change settings."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _NOBODYS = digest_of("nobody has saved this")
 
 
 class Operators:
-    """Strike nobody; all that they ask for is answered, and told of in the audit log."""
+    """They cause no faults; every request gets a reply, and is in the audit log."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._random = Random(f"operators:{world.mix.seed}")
         self._put = 0
         self._seen: dict[str, str] = {}
-        """What the checkpoint of a task was when somebody looked, which may be long ago."""
+        """The checkpoint of a task as last seen, perhaps long ago."""
 
     async def run(self) -> None:
         """Do each thing at its time."""
@@ -45,7 +45,7 @@ class Operators:
         self._world.people.ask(act)
 
     def _kill(self) -> None:
-        """Somebody kills a task, usually one that runs."""
+        """Kill a task, usually a running one."""
         random, model = self._random, self._world.checker.model
         task = random.choice(list(model.live.values())) if model.live and random.random() < 0.9 else self._any_task()
         if task is not None:
@@ -54,7 +54,7 @@ class Operators:
             self._ask(KillTask(run_id=task.run_id, task_id=task.id, by=by, again=again, grace_seconds=grace))
 
     def _save(self) -> None:
-        """Somebody puts a document in the place of a checkpoint, and may be wrong about what is there."""
+        """Replace a checkpoint, with an expectation that may be wrong."""
         random, checker = self._random, self._world.checker
         task = self._any_task()
         if task is None:
@@ -74,7 +74,7 @@ class Operators:
         self._ask(act)
 
     def _prioritise(self) -> None:
-        """Somebody gives a run another priority: a large one rather than a small one, and one in intake too."""
+        """Change the priority of a run, preferably a large one or one in intake."""
         random, model = self._random, self._world.checker.model
         runs: list[Run] = [run for run in model.runs.values() if run.state not in FINAL_RUN or random.random() < 0.1]
         if runs:
@@ -83,7 +83,7 @@ class Operators:
             self._ask(ChangePriority(run_id=run.id, priority=priority, by="person:prioritiser"))
 
     def _retune(self) -> None:
-        """An operator sets other measures on one server; nobody may be lost sooner for it than the checker allows."""
+        """Change settings on one server; no worker may be lost sooner than the checker allows."""
         random = self._random
         server = random.choice(self._world.servers)
         if server.host is None or server.process.dead:

@@ -1,4 +1,4 @@
-"""Those who look after schedules: they make, pause, resume, trigger and backfill them, and send events, some twice."""
+"""Schedule operators: create, pause, resume, trigger and backfill schedules, and send events, some twice."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Planner:
             self._world.loop.create_task(call())
 
     def mend(self) -> None:
-        """Let what rests go on; near the end, let nothing new be planned."""
+        """Resume what is paused; near the end, plan nothing new."""
         loop, model = self._world.loop, self._world.checker.model
         closing = loop.now >= self._world.calm_at + LAST_WINDOWS_AFTER
         long_over = self._world.store_clock.wall() - UNNOTED_AFTER
@@ -88,7 +88,7 @@ class Planner:
         )
 
     def _unheard(self) -> Iterator[Run]:
-        """Runs of schedules that are not deleted whose ends are not noted."""
+        """Runs of existing schedules whose ends are not recorded."""
         model = self._world.checker.model
         for row in model.schedules.values():
             if row.deleted_at is None:
@@ -97,7 +97,7 @@ class Planner:
                         yield model.runs[fire.run_id]
 
     async def _catch_up(self) -> None:
-        """The sweep that finds ends which nobody has noted; servers have it too, here it runs when it is needed."""
+        """The sweep that finds unrecorded ends; servers have it too, here it runs when needed."""
         settler = Settler(self._store, make_context())
         news = FireNews(self._store, settler, lambda: SimReach(self._world))
         try:

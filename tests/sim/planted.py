@@ -1,4 +1,4 @@
-"""Guards, switched off one at a time: the simulator must notice each (test the tests).
+"""Mutation tests: guards are switched off one at a time, and the simulator must detect each.
 
 A plant is a patch that takes one guard out of the real code, for the simulation only. Compare-and-swap stands behind
 the fence: that is out of the way too, and only what compare-and-swap alone prevents counts as noticed.
@@ -140,7 +140,7 @@ def _drop_rejected() -> AbstractContextManager[None]:
 
 
 def _ignore_leases() -> AbstractContextManager[None]:
-    """A host takes the lead whenever it looks, whoever has it."""
+    """A host takes the lead regardless of the current lease."""
     take = sqlite_queries._TAKE.replace("lease_until <= ?5 AND ", "")
     real = Host._look
 
@@ -148,7 +148,7 @@ def _ignore_leases() -> AbstractContextManager[None]:
         store = self._store
 
         class Impatient:
-            """A store on which every lease is over."""
+            """A store in which every lease has expired."""
 
             def __getattr__(self, name: str) -> Any:
                 return getattr(store, name)

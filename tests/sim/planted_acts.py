@@ -1,4 +1,4 @@
-"""Guards of what operators ask for, switched off one at a time: the audit log, priorities, checkpoints."""
+"""Mutations of actions: the audit log, priorities, checkpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Guards of workers that speak plain HTTP (WRK-2), switched off one at a time."""
+"""Mutations of HTTP workers (WRK-2)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.sim.plants import Plant, patched
 
 
 def _whoever_asks() -> AbstractContextManager[None]:
-    """Whoever names a live attempt may speak of it."""
+    """Any worker may report on a live attempt."""
     real = claims._held
 
     def held(turn: Turn, event: ClaimAct, attempt: str) -> Task | None:
@@ -50,7 +50,7 @@ def _one_more() -> AbstractContextManager[None]:
 
 
 def _deaf() -> AbstractContextManager[None]:
-    """What is said of an attempt does not make its time begin anew."""
+    """A heartbeat does not restart the time limit."""
     real = claims._held
 
     def held(turn: Turn, event: ClaimAct, attempt: str) -> Task | None:
@@ -64,7 +64,7 @@ def _deaf() -> AbstractContextManager[None]:
 
 
 def _never_silent() -> AbstractContextManager[None]:
-    """A new leader does not watch what it finds."""
+    """A new leader does not monitor restored attempts."""
     return patched(mock.patch.object(claims, "_watch", return_value=None))
 
 

@@ -1,4 +1,4 @@
-"""Guards of sharing, switched off one at a time: quotas, order, groups, freezes, kept room, who makes room for whom."""
+"""Mutations of sharing: quotas, order, groups, freezes, reservations, preemption."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.sim.plants import Plant, patched
 
 _P2 = frozenset({Priority.P2})
 _USE, _PREEMPTION = frozenset({"I-60"}), frozenset({"PLC-6"})
-"""What counts as noticed where another check would notice it, too, and sooner."""
+"""Invariants that count as detection where another check would find it, too, and sooner."""
 
 
 def _for_anybody() -> AbstractContextManager[None]:
@@ -73,7 +73,7 @@ def _p1_first() -> AbstractContextManager[None]:
 
 
 def _own_level() -> AbstractContextManager[None]:
-    """A P1 takes room from P1 and P2 as a P0 does: who had to go takes it back."""
+    """A P1 preempts P1 and P2 like a P0: the victim preempts it in turn."""
     real = preempting._right
 
     def right(turn: Turn, task: Task, shape: Shape) -> preemption_policy.Mode:
@@ -104,7 +104,7 @@ def _kept_for_good() -> AbstractContextManager[None]:
 
 
 def _kept_in_mind() -> AbstractContextManager[None]:
-    """A new leader does not keep the rooms of the one before it."""
+    """A new leader does not restore reservations."""
     return patched(mock.patch.object(reservations, "recall", _unless_loading(reservations.recall)))
 
 
@@ -176,7 +176,7 @@ def _no_zones() -> AbstractContextManager[None]:
 
 
 def _no_slots() -> AbstractContextManager[None]:
-    """What is in counts for nothing: each finds the whole share free."""
+    """Admitted runs do not count: each finds the whole share free."""
     return patched(mock.patch.object(GroupBook, "take", return_value=None), mock.patch.object(
         GroupBook, "give_back", lambda self, limits: self.freed.update(limits)
     ))  # fmt: skip
@@ -236,7 +236,7 @@ def _tells_of_no_victims() -> AbstractContextManager[None]:
 
 
 def _without_a_grant() -> AbstractContextManager[None]:
-    """What is at risk gets P0, whoever's it is."""
+    """A run at risk gets P0 without a grant."""
 
     def higher(priority: Priority, *, may_have_p0: bool) -> Priority | None:
         return higher_priority(priority, may_have_p0=True)
@@ -249,7 +249,7 @@ def _never_at_risk() -> AbstractContextManager[None]:
 
 
 def _at_risk_in_mind() -> AbstractContextManager[None]:
-    """That a run is at risk is told, and not written."""
+    """A risk alert is sent, but not written."""
     real = deadlines._at_risk
 
     def at_risk(turn: Turn, run: RunMemory, outlook: Outlook) -> None:

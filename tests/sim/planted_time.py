@@ -1,4 +1,4 @@
-"""Guards of time, failure and growth, switched off one at a time: windows, budgets, circuits, fan-ins."""
+"""Mutations of time, failure and dynamic tasks: windows, budgets, breakers, fan-ins."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.sim.plants import Plant, patched
 
 
 def _ruled(change: Any) -> AbstractContextManager[None]:
-    """What follows for a schedule is written otherwise than it was decided."""
+    """A schedule decision is written differently from what was decided."""
     real = Hearing.ruling
 
     def ruling(self: Hearing) -> Ruling:
@@ -60,7 +60,7 @@ def _planned(change: Any, **ahead: Any) -> AbstractContextManager[None]:
 
 
 def _only_the_latest() -> AbstractContextManager[None]:
-    """After a failover, or any other delay, nobody covers what came before the latest window."""
+    """After a failover or another delay only the latest window is evaluated."""
     return _planned(lambda plan: replace(plan, fires=plan.fires[-1:]))
 
 

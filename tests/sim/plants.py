@@ -1,4 +1,4 @@
-"""What a planted fault is: a patch that takes one guard out of the real code, for the simulation only."""
+"""A mutation: a patch that takes one guard out of the real code, for the simulation only."""
 
 from __future__ import annotations
 

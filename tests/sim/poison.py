@@ -1,4 +1,4 @@
-"""Jobs over which the shard stumbles: an exception at a chosen place in the handling of their events.
+"""Poisoned jobs: an exception at a chosen place in the handling of their events.
 
 They stand for bugs of ours that only some data meets. A poisoned job's name says where; once the world is calm, the bug
 counts as mended.
@@ -70,7 +70,7 @@ def poisoned(
 
 
 def _marking(real: Callable[..., Any], name: str, made: Callable[[str, Shard, Batch], None]) -> Callable[..., Any]:
-    """After an exception a shard's memory is not to be trusted: the host throws it away, and no check looks at it."""
+    """After an exception a shard's memory is invalid: the host drops it, and no check reads it."""
 
     def wrapper(self: Shard, *args: Any, **kwargs: Any) -> Any:
         try:

@@ -1,4 +1,4 @@
-"""How one server of the simulation reaches the leader, which may be another one: by a call that may never come back."""
+"""Calls of a simulated server to the leader, which may be another server: they may never return."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SimReach:
         return await self._call(shard, lambda leader: leader.ask(act))
 
     async def look(self, shard: str, path: str) -> bool:
-        """Have a worker look for a file."""
+        """Have a worker probe a file."""
         return await self._call(shard, lambda leader: leader.links.look(path))
 
     async def _call(self, shard: str, call: Callable[[Leader], Coroutine[Any, Any, Any]]) -> Any:

@@ -1,4 +1,4 @@
-"""What the rules mean, read once more: for the checks, which don't ask the code that they check.
+"""The rules, implemented a second time: for the checks, which do not use the code under test.
 
 Quotas: only what is said counts. A guarantee is kept to as long as no promised resource is exceeded.
 """
@@ -19,7 +19,7 @@ from tests.sim.model import Model
 
 _NAMES = ("cpu_millis", "memory_bytes", "gpus", "disk_bytes")
 _SOON = timedelta(seconds=5)
-"""What is left of a group that was called back is over soon, unless it has run for longer than this."""
+"""The rest of a recalled group ends soon, unless it has run for longer than this."""
 
 
 class Lodger(msgspec.Struct, kw_only=True):
@@ -34,7 +34,7 @@ class Lodger(msgspec.Struct, kw_only=True):
     """Its rest was called back: that is in no row, only its leader knows. One task of it may be left by then."""
 
     def is_going(self, now: datetime) -> bool:
-        """Whether its room is free soon anyway: all of it was asked to stop, or its rest was called back."""
+        """Whether its capacity will soon be free: all of it was asked to stop, or its rest was recalled."""
         if all(map(is_asked_to_go, self.tasks)):
             return True
         return self.recalled and not any(
@@ -49,7 +49,7 @@ def is_asked_to_go(task: Task) -> bool:
 
 
 def lodgers(model: Model, recalled: frozenset[str] = frozenset()) -> dict[str, Lodger]:
-    """All live leases; `recalled` are those of which the rest was called back."""
+    """All live leases; `recalled` are those whose rest was recalled."""
     found: dict[str, Lodger] = {}
     for task in model.live.values():
         lease = found.get(task.lease_id or "")
@@ -65,7 +65,7 @@ def lodgers(model: Model, recalled: frozenset[str] = frozenset()) -> dict[str, L
 
 
 def use_by_tenant(leases: dict[str, Lodger]) -> dict[str, tuple[Resources, int]]:
-    """What each tenant's leases add up to, and how many they are."""
+    """Resources and number of each tenant's leases."""
     found: dict[str, tuple[Resources, int]] = {}
     for lease in leases.values():
         use, rooms = found.get(lease.tenant, (NOTHING, 0))
@@ -74,26 +74,26 @@ def use_by_tenant(leases: dict[str, Lodger]) -> dict[str, tuple[Resources, int]]
 
 
 def promises(quota: Quota) -> list[str]:
-    """The resources of which something is guaranteed."""
+    """Resources with a guarantee."""
     return [name for name in _NAMES if getattr(quota.guaranteed, name) > 0]
 
 
 def is_within_promise(quota: Quota, use: Resources) -> bool:
-    """Whether a tenant that uses this much is within what it is guaranteed."""
+    """Whether a tenant with this usage is within its guarantee."""
     return bool(promises(quota)) and all(
         getattr(use, name) <= getattr(quota.guaranteed, name) for name in promises(quota)
     )
 
 
 def is_below_promise(quota: Quota, use: Resources) -> bool:
-    """Whether a tenant that uses this much has less than its guarantee of everything that is promised."""
+    """Whether a tenant with this usage has less than its guarantee of every guaranteed resource."""
     return bool(promises(quota)) and all(
         getattr(use, name) < getattr(quota.guaranteed, name) for name in promises(quota)
     )
 
 
 def exceeded(quota: Quota, use: Resources, rooms: int) -> str | None:
-    """What a tenant with this use has more of than it may."""
+    """The resource of which this usage exceeds the quota."""
     if quota.max_tasks is not None and rooms > quota.max_tasks:
         return f"{rooms} rooms of {quota.max_tasks}"
     for name in _NAMES:
@@ -125,7 +125,7 @@ def forbidden(rules: SharingRules, labels: dict[str, str]) -> str | None:
 
 
 def limits_of_task(model: Model, task: Task) -> list[str]:
-    """The limits that a task counts by itself; what its run counts by is not among them."""
+    """Limits that a task counts against itself; those of its run are not included."""
     job = model.job_of(task.run_id).spec
     names = dict.fromkeys(name for name in model.spec_of(task).groups if name not in job.groups)
     return [f"group:{task.tenant}/{name}" for name in names]
@@ -148,7 +148,7 @@ def has_begun(model: Model, run_id: str) -> bool:
 def hindered(
     model: Model, task: Task, rules: SharingRules, now: datetime, use: dict[str, tuple[Resources, int]]
 ) -> str | None:
-    """What of the rules, or of its run, may keep a task that is QUEUED from being placed. Rather one too many."""
+    """Rules or run states that may keep a QUEUED task from being placed. Errs on the side of too many."""
     run, job = model.runs[task.run_id], model.job_of(task.run_id).spec
     shape = model.shape_of(task)
     if run.paused or run.held is not None or run.cancelled_by is not None or run.failed_task or run.timed_out:
@@ -177,5 +177,5 @@ def hindered(
 
 
 def is_poisoned(model: Model, shape: Shape) -> bool:
-    """Whether placing this shape makes the shard stumble."""
+    """Whether placing this shape makes the shard fail."""
     return any(shape in job.shapes for job in map(model.job_of, model.runs) if "-poison-place" in job.spec.name)

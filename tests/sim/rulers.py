@@ -1,4 +1,4 @@
-"""Those who decide who may use what: quotas, grants of P0, freezes, groups, policies, the pool.
+"""Rule operators: quotas, P0 grants, freezes, groups, policies, the pool.
 
 They write through the port, as the API does, and are never in the way of the calm: then they let go on what nobody else
 could.
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 GROUPS = ("licence", "partner")
 LARGEST = Resources(cpu_millis=2000, memory_bytes=2 << 30)
-"""What a task asks for at most: a quota that people leave in the calm allows that much."""
+"""The largest request of a task: quotas after the faults allow that much."""
 _EU = {"region": "eu"}
 
 
@@ -60,7 +60,7 @@ class Rulers:
             world.loop.create_task(self._decide(act))
 
     def mend(self) -> None:
-        """Nothing stays frozen, forbidden, too small or slow for good. Said again to those who did not hear it."""
+        """Nothing stays frozen, forbidden, too small or slow for ever. Repeated for servers that missed it."""
         self._world.loop.create_task(self._mend(), context=self._world.loop.outside)
 
     async def _decide(self, act: Callable[[], Coroutine[Any, Any, Any]]) -> None:
@@ -122,7 +122,7 @@ class Rulers:
         await self._store.put_quota(row, None, self._entry("put_quota"))
 
     def _draw_bookings(self) -> tuple[Booking, ...]:
-        """Windows that come and go within a seed."""
+        """Bookings that begin and end within a seed."""
         if self._random.random() >= self._world.mix.sharing.bookings:
             return ()
         lead, cpu_millis = self._random.choice((0, 5)), self._random.choice((2000, 8000))

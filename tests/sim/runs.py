@@ -1,4 +1,4 @@
-"""Many seeds over several processes, and what is said about them at the end."""
+"""Run many seeds in several processes, and report the results."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def run_planted(processes: int) -> int:
 
 
 def _catch(number: int, processes: int) -> tuple[int, int, tuple[str, str]] | None:
-    """The first seed in which the absence of a guard is seen, how many were tried, and what was seen."""
+    """The first seed that detects a missing guard, the number of seeds tried, and the finding."""
     first = PLANTS[number].first_seed
     work = ((number, seed) for seed in range(first, first + PLANTED_BUDGET))
     with _pool(processes) as pool:

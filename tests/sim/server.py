@@ -104,7 +104,7 @@ class SimServer:
         self._world.loop.create_task(self._carry(session, session.link))
 
     async def _carry(self, session: Session, link: Link) -> None:
-        """Put on the wire what the leader lets out."""
+        """Send the leader's effects over the network."""
         while True:
             messages = await link.next()
             if not messages:

@@ -1,4 +1,4 @@
-"""What the definitions of a seed say about sharing: sizes, groups, labels that policies look at, kin; and the crowd."""
+"""Sharing properties of a seed's jobs: sizes, groups, labels for policies, affinity; and the crowd."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MIB = 1024 * 1024
 
 
 def share(random: Random, mix: Mix, spec: JobSpec) -> JobSpec:
-    """The same job, as one that shares a fleet. What the shard is to stumble over stays as it is."""
+    """Give a job sharing properties. A poisoned job stays as it is."""
     if "-poison-" in spec.name:
         return spec
     sharing = mix.sharing
@@ -42,7 +42,7 @@ def share(random: Random, mix: Mix, spec: JobSpec) -> JobSpec:
 
 
 def promise(random: Random, mix: Mix, spec: JobSpec) -> JobSpec:
-    """The same job, which may say by when its runs are over, and how long its tasks take."""
+    """Give a job a deadline and expected durations, perhaps."""
     if "-poison-" in spec.name or random.random() >= mix.sharing.deadlines:
         return spec
     tasks = spec.tasks

@@ -1,4 +1,4 @@
-"""What of sharing a seed has: who is promised what, what is frozen, which groups there are. Each seed draws its own."""
+"""Sharing parameters of a seed: guarantees, freezes, groups. Each seed draws its own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class SharingMix(msgspec.Struct, frozen=True, kw_only=True):
     """The draw of one seed."""
 
     quotas: int = 0
-    """How often somebody sets, raises or drops a quota."""
+    """How often quotas are set, raised or dropped."""
     promises: bool = False
     """Whether quotas have guarantees."""
     ceilings: bool = False
@@ -38,7 +38,7 @@ class SharingMix(msgspec.Struct, frozen=True, kw_only=True):
     sizes: bool = False
     """Whether tasks ask for different amounts of memory."""
     crowd: int = 0
-    """How many runs of small tasks come, one after another, so that no large room is ever free by itself."""
+    """Number of runs of small tasks in sequence, so that no large capacity ever becomes free."""
     neighbour: bool = False
     """Whether another pool takes its part of the groups' limits."""
     grace_seconds: float = 30.0
@@ -48,7 +48,7 @@ class SharingMix(msgspec.Struct, frozen=True, kw_only=True):
     decisions_kept: int = 10
     """Of 1,000 placements."""
     deadlines: float = 0.0
-    """How likely a job is to promise by when its runs are over."""
+    """Probability that a job has a deadline."""
     grants: int = 0
     """How often a tenant is granted P0, or not any more."""
     bookings: float = 0.0
@@ -56,7 +56,7 @@ class SharingMix(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def draw_sharing(seed: int) -> SharingMix:
-    """What of sharing this seed has."""
+    """Draw the sharing parameters of a seed."""
     random = Random(f"mix of sharing:{seed}")
     times = SharingMix(
         grace_seconds=random.choice((2.0, 5.0, 30.0)),

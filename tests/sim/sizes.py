@@ -1,4 +1,4 @@
-"""Sizes that make much happen with few tasks, and looks that are rare enough to spend the time on other things."""
+"""Sizes that cause many events with few tasks, and checks that are rare enough to save time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The store of the simulation: the real SQLite adapter, called synchronously, and what each host sees of it.
+"""The simulated store: the real SQLite adapter, called synchronously, and each host's view of it.
 
 `Truth` is the store itself. Every call that it carries out is shown to the checker. `HostStore` is a host's way to it:
 a call travels, is carried out, and its answer travels back. It may be slow, get lost on the way there or back, or be
@@ -72,7 +72,7 @@ class Truth:
         return self.store.snapshot()
 
     def rules(self) -> AllRules:
-        """What people have decided, as it is stored."""
+        """The stored sharing rules."""
         return at_once(self.store.rules())
 
     def restore(self, snapshot: sqlite3.Connection) -> None:
@@ -81,7 +81,7 @@ class Truth:
         snapshot.close()
 
     def carry_out(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:
-        """Do what was asked, now, and show it to the checker."""
+        """Execute the request now, and show it to the checker."""
         if self.gone_until > self._world.loop.now:
             raise Unavailable("the store is gone")
         checker = self._world.checker
@@ -131,7 +131,7 @@ class Truth:
         return result
 
     def _settle(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:
-        """Settle schedules: what was decided inside the call is shown to the checker once it is written."""
+        """Evaluate schedules: the decisions made inside the call are shown to the checker once written."""
         place = next(index for index, arg in enumerate(args) if callable(arg))
         decide: Decide = args[place]
         decided: list[tuple[Docket, Sequence[Ruling]]] = []
@@ -160,7 +160,7 @@ class Truth:
         return at
 
     def _hint(self, shard: str, runs: Sequence[Run]) -> None:
-        """Say that there is work. One of those who hear it has made the runs, and may have heard of it last."""
+        """Send a work hint. The sender of the runs may get it last."""
         loop = self._world.loop
         maker = self._random.randrange(len(self._listeners)) if self._listeners else None
         for place, (call, process) in enumerate(self._listeners):
@@ -190,7 +190,7 @@ class HostStore:
         return call
 
     def on_work(self, call: OnWork) -> None:
-        """Hints come without a call."""
+        """Hints arrive without a call."""
         self._truth.listen(call)
 
     async def _call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -219,7 +219,7 @@ class HostStore:
         return result
 
     def _fate(self, name: str) -> str | None:
-        """What goes wrong with a call, if anything does."""
+        """The fault of a call, if any."""
         if self._world.is_calm():
             return None
         scale = 1.0 if name in _WRITES else 0.3

@@ -1,4 +1,4 @@
-"""A taste of the simulator for every run of the tests: some seeds, those that once failed, and some planted faults.
+"""A sample of the simulator for every test run: some seeds, those that once failed, and some mutations.
 
 `make sim` runs thousands of seeds, `make sim-faults` takes out every guard. A seed that fails is kept here.
 """
@@ -37,7 +37,7 @@ REGRESSIONS = {
     59: "a fan-out that waited for another one of its run, which was paced, made the leader spin (L-5); "
     "a P0 waited for room of its own while a P1 got some that was kept for a P2 (I-62)",
     197: "a leader that was stopping met a batch that the store refuses, and did not hand over",
-    57: "the end of a run came late, after a failover had given its window to another: the schedule was set aside",
+    57: "the end of a run came late, after a failover had given its window to another: the schedule was suspended",
     491: "a resume that met too long a list was ended in the middle of a visit, and counted one too many (SPREAD)",
     975: "the second watch gave a worker up that came back while the batch before was being written (I-16)",
     549: "room that went over to an older task of its line did not stand in that task's row (PLC-6)",
@@ -46,11 +46,11 @@ REGRESSIONS = {
     233: "a P0 waited for room that others were leaving, while a P1 got what was kept for a P2 and was there (I-62)",
     56: "whoever lost its kept room to a P0 waited anew until it had other room, and smaller ones took it all (L-6)",
 }
-"""Seeds that failed once, and what was wrong."""
+"""Seeds that failed once, and the cause."""
 
 
 @pytest.mark.parametrize("seed", range(1001, 1009))
-def test_a_seed_finds_nothing(seed: int) -> None:
+def test_a_seed_has_no_findings(seed: int) -> None:
     result = run_seed(seed, seconds=SHORT)
 
     assert result.found == []
@@ -65,7 +65,7 @@ def test_a_seed_that_failed_once_does_not_fail_again(seed: int) -> None:
     assert sum(result.faults.values()) >= 10
 
 
-def test_a_seed_always_tells_the_same_story() -> None:
+def test_a_seed_is_deterministic() -> None:
     first, second = run_seed(1010, seconds=SHORT), run_seed(1010, seconds=SHORT)
 
     assert first == second
@@ -98,7 +98,7 @@ def test_a_seed_always_tells_the_same_story() -> None:
         ("claim that nobody waits for", 108, "LIV-3"),
     ],
 )
-def test_a_missing_guard_is_noticed(guard: str, seed: int, invariant: str) -> None:
+def test_a_missing_guard_is_detected(guard: str, seed: int, invariant: str) -> None:
     plant = next(plant for plant in PLANTS if plant.guard == guard)
 
     result = run_planted_seed(plant, seed)
@@ -121,7 +121,7 @@ def test_a_missing_guard_is_noticed(guard: str, seed: int, invariant: str) -> No
         ("no tenant is passed over", "L-6", "younger ones have"),
     ],
 )
-def test_a_missing_guard_of_sharing_is_noticed_by_its_own_check(guard: str, invariant: str, story: str) -> None:
+def test_a_missing_sharing_guard_is_detected_by_its_own_check(guard: str, invariant: str, story: str) -> None:
     """No placement beyond capacity; use is what is leased, a group once; burst before guaranteed; nobody evicts each
     other by turns; room is kept and given back; strict priority; first come; nobody waits for ever.
 
@@ -136,7 +136,7 @@ def test_a_missing_guard_of_sharing_is_noticed_by_its_own_check(guard: str, inva
 
 
 @pytest.mark.parametrize("seed", [1015, 1022])
-def test_the_second_watch_alone_finds_every_silent_worker(seed: int) -> None:
+def test_the_second_check_alone_finds_every_silent_worker(seed: int) -> None:
     """LIV-1: either of the two is enough."""
     with without_timers_of_silence():
         result = run_seed(seed, seconds=SHORT)

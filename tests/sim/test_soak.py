@@ -1,4 +1,4 @@
-"""Many seeds: what `make soak` runs, a part of them in CI."""
+"""Many seeds: run by `make soak`, and in part by CI."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The schedules of a seed: when which job runs, and what becomes of it when it can't."""
+"""The schedules of a seed: jobs, triggers, and missed-window policies."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def draw_schedule(random: Random, name: str, job: str, others: list[str], now: d
 
 
 def add_computed(spec: ScheduleSpec) -> ScheduleSpec:
-    """The same schedule with parameters that come from its windows; each trigger of a seed is in UTC."""
+    """Add parameters computed from the window to a schedule; each trigger of a seed is in UTC."""
     return replace(spec, computed={"at": "{{ scheduled_for }}", "day": "d {{ scheduled_for|yesterday }}"})
 
 
 def computed_for(window_at: datetime) -> dict[str, str]:
-    """What these parameters are, by another way."""
+    """Compute these parameters in a second way."""
     day = window_at - timedelta(days=1)
     fraction = f".{window_at.microsecond:06}" if window_at.microsecond else ""
     return {

@@ -1,4 +1,4 @@
-"""What happened in a seed, as a hash to compare two runs by, and as lines to read."""
+"""The trace of a seed, as a hash to compare runs, and as lines to read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conditions of tasks themselves, and what each means: a second opinion that asks no expression engine (DAG-4)."""
+"""Conditions of tasks and their meaning: implemented a second time, without the expression engine (DAG-4)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.sim.growing import encode_work
 from tests.sim.worker import Work
 
 _Meaning = Callable[[Any, dict[str, Any]], bool]
-"""From the output of the upstream that is named, and the parameters. Raises where nothing can be said."""
+"""From the output of the named upstream, and the parameters. Raises if it can't be evaluated."""
 _UPSTREAM = re.compile(r"outputs\.(\w+)")
 _OF_PARAMS: dict[str, _Meaning] = {
     "params.go": lambda _, params: bool(params["go"]),
@@ -35,7 +35,7 @@ def add_whens(random: Random, spec: JobSpec) -> JobSpec:
 
 
 def holds(when: str, output_of: Callable[[str], Any], params: dict[str, Any]) -> bool | None:
-    """What a condition comes to; None if it can't be evaluated. `output_of` gives the output of an upstream."""
+    """Evaluate a condition; None if it can't be. `output_of` gives the output of an upstream."""
     match = _UPSTREAM.search(when)
     meaning = _OF_PARAMS[when] if match is None else _OF_UPSTREAM[when.replace(match[0], "outputs.{p}")]
     try:

@@ -1,4 +1,4 @@
-"""What workers, and the people who look after them, do by themselves: save, leave, cordon, drain, evict, uncordon."""
+"""Random behavior of workers and their operators: save, leave, cordon, drain, evict, uncordon."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BAD_DOCUMENTS = ('"\\u0000"', "{not json", f'"{POISON}"', '"\ud800"')
 
 
 class Whims:
-    """Strikes nobody, and is never in the way of the calm."""
+    """Causes no faults, and never delays the end of a seed."""
 
     def __init__(self, world: World) -> None:
         self._world = world

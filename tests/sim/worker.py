@@ -1,4 +1,4 @@
-"""A worker of the simulation: the real duties, with a journal, processes and sessions that are played.
+"""A simulated worker: the real state machine, with a simulated journal, processes and sessions.
 
 A crash ends the agent and its guard with all their processes. The journal survives it, or is lost with the disk. An
 agent that has heard nothing for 10 s starts nothing more; after 15 s it looks for another server. Its guard runs the
@@ -44,9 +44,9 @@ class Work(msgspec.Struct, frozen=True):
     items: int | None = None
     """How many its output lists, for others to fan out over; fewer than none: something that is no list."""
     grows: str | None = None
-    """What its output adds to the run, as JSON."""
+    """The expansion in its output, as JSON."""
     stalls: float = 0.0
-    """How likely it is to get nowhere: it lives, and does not end by itself."""
+    """Probability of a stall: it stays alive, and never ends."""
 
 
 class SimWorker:
@@ -71,10 +71,10 @@ class SimWorker:
         self._running: dict[str, bool] = {}
         """Processes by attempt: whether it has begun."""
         self._leases: dict[str, deque[Assignment]] = {}
-        """What the guard was given: the first of each lease runs, or is about to."""
+        """Leases given to the supervisor: the first task of each runs, or is about to."""
 
     def boot(self) -> None:
-        """Start an agent on what the disk holds."""
+        """Start an agent on the content of the disk."""
         self._boots += 1
         self.process = Process(f"{self.name}#{self._boots}")
         self.duties = Duties()
@@ -94,7 +94,7 @@ class SimWorker:
         self._session = None
 
     def hear(self, session: Session, frame: list[Any]) -> None:
-        """A server says something. What belongs to an older session is ignored."""
+        """Receive a message. Messages of an older session are ignored."""
         if session is not self._session:
             return
         if frame[0] is CLOSED:
@@ -115,7 +115,7 @@ class SimWorker:
         self._carry_out(self.duties.saved(attempt, document))
 
     def leave(self) -> None:
-        """Finish what runs, give back the rest, say goodbye, and end; another agent comes later."""
+        """Finish running tasks, return the rest, shut down, and restart later."""
         if not self.duties.leaving:
             self._carry_out(self.duties.leave())
             self._go()
@@ -123,7 +123,7 @@ class SimWorker:
     # the agent
 
     def _go(self) -> None:
-        """End, once nothing is in hands, or nobody can wait any longer."""
+        """Shut down once nothing is held, or the wait is over."""
         if self.duties.holds() and not self._world.is_calm():
             self._world.loop.call_later(0.5, self._go)
             return
@@ -230,7 +230,7 @@ class SimWorker:
         self._world.loop.call_later(0.001 + self._random.random() * 0.1, self._begun, assignment)
 
     def _give_back(self, attempts: tuple[str, ...]) -> None:
-        """The agent wants these back: it gets those that no process was started for."""
+        """Return those attempts for which no process was started."""
         given = [attempt for attempt in attempts if attempt not in self._running and self._leave_lease(attempt)]
         self._carry_out(self.duties.unbegun(given))
 
@@ -262,7 +262,7 @@ class SimWorker:
         work = read_work(assignment.work)
         seconds = work.seconds * self._random.choice((0.2, 0.5, 1.0, 1.0, 1.5))
         if self._world.is_calm():
-            seconds /= 10  # what is left is to be done soon
+            seconds /= 10  # the rest ends soon
         gets_nowhere = work.stalls and self._random.random() < work.stalls and not self._world.is_calm()
         if work.stalls:
             self._move(attempt, 0, seconds / 2 if gets_nowhere else seconds)
@@ -277,7 +277,7 @@ class SimWorker:
             self._world.loop.call_later(3.0, self._move, attempt, percent + 1, left - 3.0)
 
     def _over(self, assignment: Assignment, work: Work) -> None:
-        """A process ends by itself."""
+        """End a process."""
         attempt = assignment.attempt
         if self._running.pop(attempt, None) is None:
             return
@@ -307,7 +307,7 @@ class SimWorker:
 
 
 def output_of(work: Work, random: Random) -> str:
-    """What a process leaves that did what it should."""
+    """Output of a successful process."""
     if work.grows is not None:
         return work.grows
     output = f'{{"n": {random.randint(0, 9)}, "ok": {random.choice(("true", "true", "false"))}'
@@ -318,6 +318,6 @@ def output_of(work: Work, random: Random) -> str:
 
 
 def read_work(text: str) -> Work:
-    """How a task behaves. What an output has added says it in the words of a real kind of work."""
+    """Behavior of a task. A task added by an output has it in the text of a real kind of work."""
     fields = msgspec.json.decode(text)
     return msgspec.convert(fields.get("args", fields), type=Work)

@@ -1,4 +1,4 @@
-"""One seed: a world is drawn, faults strike it, it calms down, and everything must come to an end."""
+"""One seed: a world is drawn, faults are injected, they end, and everything must come to an end."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ COMPARE_SECONDS = 30.0
 
 
 class SeedResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one seed."""
+    """Result of one seed."""
 
     seed: int
     found: list[tuple[str, str]]
@@ -139,7 +139,7 @@ class World:
                 check_world.compare_tables(self, whole=False)
 
     async def _watch(self) -> None:
-        """Wait for the calm, mend what only a person can, and see that everything ends."""
+        """Wait for the end of the faults, fix what only a person can, and check that everything ends."""
         await asyncio.sleep(self.calm_at)
         self.trace.note("calm", "")
         await asyncio.sleep(LEASE_SECONDS / self.mix.store_rate + 3.0)

@@ -1,1 +1,1 @@
-"""One shard in memory, made of core's rules: events in, batch out. No I/O, no clock, no randomness of its own."""
+"""Shard: the in-memory scheduler of one pool. Events in, batch out; no I/O, clock or randomness of its own."""

@@ -1,4 +1,4 @@
-"""What a shard tells people by itself, as rows of the outbox: one function for each kind of thing it is about."""
+"""Alerts raised by a shard, as outbox rows: one function per kind of subject."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ _SEVERITIES = {
 
 
 def quarantined(task: Task, at: datetime, *, resolved: bool = False) -> Outgoing:
-    """A task is held, and waits for a person; or does so no more."""
-    summary = f"{task.name} is held: {task.because}" if not resolved else f"{task.name} is held no more"
+    """A task is quarantined until a person clears it; or it was released."""
+    summary = f"{task.name} was released" if resolved else f"{task.name} is quarantined: {task.because}"
     return alert_row(_about_task(A.QUARANTINED, task, summary, at, resolved=resolved), f"{task.id}:{task.seq}:held")
 
 
 def attempt(kind: AlertKind, task: Task, attempt_id: str, summary: str, at: datetime) -> Outgoing:
-    """Something is wrong with an attempt that runs."""
+    """A running attempt has a problem."""
     return alert_row(_about_task(kind, task, summary, at), f"{attempt_id}:{kind}")
 
 
 def attempt_over(kind: AlertKind, task: Task, attempt_id: str, at: datetime) -> Outgoing:
-    """The attempt with which something was wrong is over."""
-    summary = f"the attempt of {task.name} is over"
+    """The attempt that had a problem has ended."""
+    summary = f"the attempt of {task.name} has ended"
     return alert_row(_about_task(kind, task, summary, at, resolved=True), f"{attempt_id}:{kind}")
 
 
 def circuit(kind: str, circuit: Circuit, shard: str, at: datetime, *, resolved: bool = False) -> Outgoing:
-    """Retries of one kind of failure, or the work of a job, are held back; or are so no more."""
+    """Retries of one failure signature, or the work of a job, are on hold; or no longer."""
     what = f"retries of `{circuit.because}`" if kind == "signature" else f"the work of {circuit.subject}"
     why = "" if kind == "signature" else f": {circuit.because}"
     alert = Alert(
@@ -48,7 +48,7 @@ def circuit(kind: str, circuit: Circuit, shard: str, at: datetime, *, resolved: 
         key=f"{A.CIRCUIT_OPEN}:{shard}:{kind}:{circuit.subject}",
         severity=Severity.HIGH,
         tenant=circuit.subject.partition("/")[0] if kind == "job" else "",
-        summary=f"{what} {'are' if kind == 'signature' else 'is'} {'no longer ' if resolved else ''}held back{why}",
+        summary=f"{what} {'are' if kind == 'signature' else 'is'} {'no longer ' if resolved else ''}on hold{why}",
         details={"shard": shard, "circuit": kind, "subject": circuit.subject, "because": circuit.because},
         resolved=resolved,
         at=at,
@@ -57,13 +57,13 @@ def circuit(kind: str, circuit: Circuit, shard: str, at: datetime, *, resolved: 
 
 
 def event_rejected(record: str, shard: str, event: str, subject: str, fault: str, at: datetime) -> Outgoing:
-    """Something that happened could not be taken in."""
+    """An event could not be applied."""
     alert = Alert(
         kind=A.EVENT_REJECTED,
         key=f"{A.EVENT_REJECTED}:{shard}:{event}:{subject}",
         severity=Severity.HIGH,
         tenant="",
-        summary=f"{event} about {subject or 'nothing that is known'} could not be taken: {fault}",
+        summary=f"{event} of {subject or 'an unknown subject'} was rejected: {fault}",
         details={"shard": shard, "event": event, "subject": subject, "fault": fault, "record": record},
         at=at,
     )
@@ -71,21 +71,21 @@ def event_rejected(record: str, shard: str, event: str, subject: str, fault: str
 
 
 def fan_out_limit(task: Task, items: int, allowed: int, at: datetime, *, resolved: bool = False) -> Outgoing:
-    """A task would become more than its job allows, and its run is paused; or somebody has decided about it."""
-    summary = f"{task.name}: {task.because}" if not resolved else f"somebody has decided about {task.name}"
+    """A task would fan out beyond the limit, and its run is paused; or a person has decided."""
+    summary = f"{task.name}: {task.because}" if not resolved else f"{task.name}: resumed or cancelled"
     alert = _about_task(A.FAN_OUT_LIMIT, task, summary, at, resolved=resolved)
     alert.details.update({"items": items, "allowed": allowed})
     return alert_row(alert, f"{task.id}:{task.seq}:limit")
 
 
 def run_stuck(row: Run, since: datetime, at: datetime, *, resolved: bool = False) -> Outgoing:
-    """Nothing of a run has changed for long, and nothing of it runs; or it moves again."""
+    """Nothing in a run changes or runs; or it makes progress again."""
     alert = Alert(
         kind=A.RUN_STUCK,
         key=f"{A.RUN_STUCK}:{row.id}",
         severity=Severity.HIGH,
         tenant=row.tenant,
-        summary=f"{row.id} moves again" if resolved else f"{row.id} is {row.because}",
+        summary=f"{row.id} makes progress again" if resolved else f"{row.id} is {row.because}",
         details={"run": row.id, "since": since.isoformat()},
         resolved=resolved,
         at=at,
@@ -94,7 +94,7 @@ def run_stuck(row: Run, since: datetime, at: datetime, *, resolved: bool = False
 
 
 def run_at_risk(row: Run, summary: str, outlook: Outlook, at: datetime) -> Outgoing:
-    """A run may not be over by when it is to be."""
+    """A run may miss its deadline."""
     details: _Details = {
         "left_seconds": outlook.left_seconds, "slack_seconds": outlook.slack_seconds, "unknown_tasks": outlook.unknown,
         "priority": row.priority.name,
@@ -103,16 +103,16 @@ def run_at_risk(row: Run, summary: str, outlook: Outlook, at: datetime) -> Outgo
 
 
 def run_late(row: Run, summary: str, at: datetime) -> Outgoing:
-    """A run is not over, and was to be."""
+    """A run has missed its deadline."""
     return _about_deadline(A.RUN_LATE, row, summary, at, {})
 
 
 def deadline_over(row: Run, job: str, at: datetime) -> list[Outgoing]:
-    """A run with a deadline is over: whoever was told that it is at risk, or late, hears of it."""
+    """Resolve the deadline alerts of a run that has ended."""
     if row.finish_by is None:
         return []
     in_time = at < row.finish_by
-    summary = f"{job} is over ({row.state}), {'in time' if in_time else 'and late'}"
+    summary = f"{job} ended ({row.state}), {'on time' if in_time else 'late'}"
     told = [A.RUN_AT_RISK] if row.at_risk_at is not None else []
     told += [] if in_time else [A.RUN_LATE]
     return [_about_deadline(kind, row, summary, at, {}, resolved=True) for kind in told]
@@ -136,7 +136,7 @@ def _about_deadline(
 
 
 def unexplained(task: Task, fault: str, at: datetime) -> Outgoing:
-    """A task was found that nothing would have moved on; it was decided again."""
+    """A task was found that nothing would have moved on. It was decided again."""
     return alert_row(_about_task(A.UNEXPLAINED, task, f"{task.name}: {fault}", at), f"{task.id}:{task.seq}:unexplained")
 
 

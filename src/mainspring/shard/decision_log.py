@@ -1,7 +1,7 @@
-"""What a shard puts into the log of decisions (PLC-8): `core/model/decisions.py` says what is kept of what.
+"""Decision log of a shard (PLC-8). `core/model/decisions.py` says which decisions are kept.
 
-Nothing here decides, draws from the turn's generator or changes a task: a shard that keeps everything does the same as
-one that keeps nothing. Each is called before what it tells of is carried out, and sees the worker as it was decided by.
+Nothing here decides, draws from the turn's generator or changes a task: a shard that keeps every decision behaves like
+one that keeps none. Each function is called before its decision is executed, and sees the worker as it was then.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from mainspring.shard.placement.affinity import kin_of
 from mainspring.shard.turn import Turn
 
 _LOOKED_AT_AGAIN = 64
-"""Of a fleet that is no larger, it is said what each worker lacks. That takes 0.1 ms."""
+"""Pools of up to this size get a reason for each worker. That takes 0.1 ms."""
 
 
 def placed(turn: Turn, room_id: str, worker: Worker, shape: Shape, tasks: list[Task]) -> None:
-    """These tasks are about to be given one room on a worker."""
+    """Record that these tasks are about to get one lease on a worker."""
     memory = turn.memory
     if not is_kept(room_id, memory.tuning.decisions_kept_of_1000):
         return
@@ -55,7 +55,7 @@ def placed(turn: Turn, room_id: str, worker: Worker, shape: Shape, tasks: list[T
 
 
 def room_is_made(turn: Turn, task: Task, mode: Mode, plan: Plan) -> None:
-    """Others are about to be asked to go for a task."""
+    """Record that a task is about to preempt others."""
     victims = [
         PushedOut(
             task_id=one.id, tenant=one.tenant, priority=one.priority, lost_seconds=stop_requests.seconds_lost(turn, one)
@@ -73,7 +73,7 @@ def room_is_made(turn: Turn, task: Task, mode: Mode, plan: Plan) -> None:
 
 
 def no_room(turn: Turn, priority: Priority, tenant: str, shape: Shape) -> None:
-    """The oldest task of a line finds no worker that will do."""
+    """Record that the first task of a queue finds no eligible worker."""
     memory = turn.memory
     if not memory.needs.is_to_be_told(shape, memory.life):
         return
@@ -92,7 +92,7 @@ def _note(
     free: Resources | None = None, score: float | None = None, looked_at: int | None, attempt: int | None = None,
     victims: list[PushedOut] | None = None,
 ) -> None:  # fmt: skip
-    """Put a decision into the batch, unless that has enough of them. Those that push somebody out are always kept."""
+    """Add a decision to the batch up to its limit. Preemptions are always kept."""
     number = len(turn.batch.decisions)
     if number >= MOST_IN_A_BATCH and not victims:
         return

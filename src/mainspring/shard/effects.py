@@ -1,4 +1,4 @@
-"""What a shard wants done outside, once its batch is durable. The host carries them out; none may change the shard."""
+"""Effects of a shard, executed by the host once the batch is durable. None may change the shard."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mainspring.shard.events import Act, AttemptEnded
 
 
 class Send(Effect, frozen=True):
-    """A message for a worker, in the session in which it was decided; if that is over, the message is dropped."""
+    """A message to a worker, within the session in which it was decided. It is dropped if that session has ended."""
 
     worker: str
     session: str
@@ -22,11 +22,11 @@ class Send(Effect, frozen=True):
 
 
 class Reply(StrEnum):
-    """How an act ended."""
+    """Result of an action."""
 
     DONE = "done"
     ALREADY = "already"
-    """It was so before. Nothing changed."""
+    """Unchanged: it was already so."""
     NOT_FOUND = "not_found"
     REFUSED = "refused"
 
@@ -40,11 +40,11 @@ class ClaimedAttempt(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     priority: Priority
     scheduled_at: datetime
     expires_at: datetime
-    """Not started by then, it goes back to the queue."""
+    """If the attempt has not started by then, it is queued again."""
 
 
 class Answered(Effect, frozen=True):
-    """The answer to whoever waits under `ticket`."""
+    """Reply to the request that waits under `ticket`."""
 
     ticket: int
     reply: Reply
@@ -53,45 +53,45 @@ class Answered(Effect, frozen=True):
     claimed: tuple[ClaimedAttempt, ...] = ()
     """What this worker has claimed."""
     stop: Stop | None = None
-    """To a heartbeat: the attempt is to stop."""
+    """Reply to a heartbeat: the attempt is to stop."""
     extended: Extended | None = None
-    """To a heartbeat that asked for more time."""
+    """Reply to a heartbeat that requested an extension."""
 
 
 class LookUpAttempt(Effect, frozen=True):
-    """The report's attempt is not in memory: ask the rows, and hand the event over again with what they say."""
+    """The reported attempt is not in memory: look it up, and deliver the event again with its row."""
 
     event: AttemptEnded
 
 
 class LookUpRun(Effect, frozen=True):
-    """The act's run is not in memory: ask the rows, and hand the event over again with what they say."""
+    """The run of this action is not in memory: look it up, and deliver the event again with its rows."""
 
     event: Act
 
 
 class TakeShare(Effect, frozen=True):
-    """Work waits for a limit that is divided among pools: get the shard so much of it in all (`ShareGranted`).
+    """Request a share of a limit that is divided among pools: the total that the shard needs (`ShareGranted`).
 
-    The latest for a limit counts, and is tried again each second until it is granted whole. One that asks for no more
-    than the shard has ends the trying, and tells the others that nothing more is needed.
+    The latest request for a limit replaces earlier ones, and is retried every second until it is granted in full. A
+    request for no more than the current share ends the retries, and tells other pools that nothing more is needed.
     """
 
     limit: str
     wanted: int
     stamp: int = 0
-    """Comes back with the answer: one that was asked for before the shard lowered its part says too much."""
+    """Returned with the grant. A grant requested before the shard lowered its share has an old stamp and is dropped."""
 
 
 class TakeAllowance(Effect, frozen=True):
-    """Work waits for a rate: take so many from the store (`AllowanceGranted`, once for each, perhaps with nothing)."""
+    """Request starts under a rate limit. Each request gets one `AllowanceGranted`, possibly of zero."""
 
     limit: str
     wanted: int
 
 
 class CloseLink(Effect, frozen=True):
-    """The shard does not know this worker's session: let it register again."""
+    """The shard does not know this session: close the link, so that the worker registers again."""
 
     worker: str
     session: str

@@ -1,9 +1,9 @@
-"""What can happen to a shard. Events come in through `Shard.handle`, and nothing else changes a shard.
+"""Events of a shard. They enter through `Shard.handle`, and nothing else changes a shard.
 
-Each event is about one thing, so that one that can't be taken has an owner: a run, a task, a worker or a shape. What
-the shard finds due by itself (a timer, a step of a spread, the placing of a shape) is an event too, for that reason.
+Each event concerns one run, task, worker or shape, so that an event that fails has an owner. What the shard finds due
+itself (a timer, a step of a bulk operation, the placement of a shape) is an event for the same reason.
 
-If you add one: a case in `Shard._apply`, an owner in `shard/rejected_events.py`, a producer in `host/`, and the
+To add an event: a case in `Shard._apply`, an owner in `shard/rejected_events.py`, a producer in `host/`, and the
 simulator.
 """
 
@@ -26,43 +26,43 @@ from mainspring.protocol.wire import Artifact, Offer, Outcome, Progress
 
 
 class Event(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """The root of all events. One that can happen has a `tag`: its name on the wire and in rows, for ever."""
+    """Base class of all events. Each concrete event has a `tag`: its permanent name on the wire and in rows."""
 
 
 def name_of(event: Event) -> str:
-    """Return the name of an event, as rows and logs have it."""
+    """Return the name of an event, as used in rows and logs."""
     return str(type(event).__struct_config__.tag)
 
 
-# what comes from intake
+# from intake
 
 
 class RunArrived(Event, frozen=True, kw_only=True, tag="RunArrived"):
-    """A run is in intake, and there is room for it."""
+    """A run arrived from intake, and the shard has capacity for it."""
 
     run: Run
     job: Job
 
 
 class RunUnreadable(Event, frozen=True, kw_only=True, tag="RunUnreadable"):
-    """A run whose definition or rows can't be read: it is held."""
+    """A run whose definition or rows can't be read. It is held."""
 
     run: Run
     fault: str
 
 
-# what workers say
+# from workers
 
 
 class WorkerEvent(Event, frozen=True, kw_only=True):
-    """Said by a worker, in a session."""
+    """An event sent by a worker, within a session."""
 
     worker: str
     session: str
 
 
 class WorkerRegistered(WorkerEvent, frozen=True, kw_only=True, tag="WorkerRegistered"):
-    """A worker has opened a session, and says all that it has in hands."""
+    """A worker opened a session and reported all attempts that it holds."""
 
     offer: Offer
     labels: dict[str, str]
@@ -72,33 +72,33 @@ class WorkerRegistered(WorkerEvent, frozen=True, kw_only=True, tag="WorkerRegist
 
 
 class WorkerBeat(WorkerEvent, frozen=True, kw_only=True, tag="WorkerBeat"):
-    """A worker lives, and this is how far its attempts are."""
+    """Heartbeat of a worker, with the progress of its attempts."""
 
     progress: tuple[Progress, ...] = ()
 
 
 class WorkerLeaving(WorkerEvent, frozen=True, kw_only=True, tag="WorkerLeaving"):
-    """A worker wants nothing more in this session."""
+    """A worker accepts no more work in this session."""
 
 
 class WorkerGone(WorkerEvent, frozen=True, kw_only=True, tag="WorkerGone"):
-    """A worker has nothing in hands, and ends."""
+    """A worker holds nothing and shuts down."""
 
 
 class AttemptsReceived(WorkerEvent, frozen=True, kw_only=True, tag="AttemptsReceived"):
-    """These attempts are in the worker's journal."""
+    """The worker has received these attempts and stored them in its journal."""
 
     attempts: tuple[str, ...]
 
 
 class AttemptStarted(WorkerEvent, frozen=True, kw_only=True, tag="AttemptStarted"):
-    """An attempt's process runs."""
+    """The process of an attempt has started."""
 
     attempt: str
 
 
 class AttemptEnded(WorkerEvent, frozen=True, kw_only=True, tag="AttemptEnded"):
-    """An attempt's process is gone."""
+    """The process of an attempt has ended."""
 
     attempt: str
     outcome: Outcome
@@ -107,18 +107,18 @@ class AttemptEnded(WorkerEvent, frozen=True, kw_only=True, tag="AttemptEnded"):
     artifacts: tuple[Artifact, ...] = ()
     looked_up: bool = False
     recorded: RecordedAttempt | None = None
-    """What the rows say, once they have been asked: the attempt was not in memory."""
+    """The attempt as its row has it: looked up because it was not in memory."""
 
 
 class AttemptReturned(WorkerEvent, frozen=True, kw_only=True, tag="AttemptReturned"):
-    """An attempt was given back: recalled and not started, or refused with a reason (PLC-7)."""
+    """The worker returned an attempt that it had not started: recalled, or refused with a reason (PLC-7)."""
 
     attempt: str
     refusal: str | None = None
 
 
 class CheckpointSaved(WorkerEvent, frozen=True, kw_only=True, tag="CheckpointSaved"):
-    """An attempt has saved something for the next one of its task (WRK-7)."""
+    """An attempt saved a checkpoint for the next attempt of its task (WRK-7)."""
 
     attempt: str
     document: str
@@ -132,17 +132,17 @@ class MoreTimeAsked(WorkerEvent, frozen=True, kw_only=True, tag="MoreTimeAsked")
 
 
 class EventUnfit(Event, frozen=True, kw_only=True, tag="EventUnfit"):
-    """What a worker said can't be stored, as was seen when it came in."""
+    """A worker's event was found on receipt to be impossible to store."""
 
     event: WorkerEvent
     fault: str
 
 
-# what people and sweeps ask for
+# from users and maintenance loops
 
 
 class RunRows(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that was not in memory, as the rows have it; all None if there is no such run outside history."""
+    """Rows of a run that was not in memory. All None if there is no such run outside history."""
 
     run: Run | None = None
     job: Job | None = None
@@ -152,147 +152,147 @@ class RunRows(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Asked(Event, frozen=True, kw_only=True):
-    """Somebody wants something, and waits for the answer under `ticket`."""
+    """A request whose sender waits for the reply under `ticket`."""
 
     by: str
     why: str = ""
     ticket: int = 0
     audit: AuditEntry | None = None
-    """What the audit log will say of it, once it is carried out."""
+    """The entry for the audit log, written once the action is executed."""
 
 
 class Act(Asked, frozen=True, kw_only=True):
-    """Somebody wants something of a run."""
+    """An action on a run."""
 
     run_id: str
     rows: RunRows | None = None
-    """Given when the run was not in memory and has been looked up."""
+    """Set if the run was not in memory and its rows were looked up."""
 
 
 class CancelRun(Act, frozen=True, kw_only=True, tag="CancelRun"):
-    """End the run: what has not started never does, what runs is asked to stop."""
+    """Cancel the run: unstarted tasks never start, running tasks are asked to stop."""
 
 
 class PauseRun(Act, frozen=True, kw_only=True, tag="PauseRun"):
-    """Start nothing more of the run. What runs goes on."""
+    """Pause the run: no further task starts. Running tasks continue."""
 
 
 class ResumeRun(Act, frozen=True, kw_only=True, tag="ResumeRun"):
-    """Go on with a paused run."""
+    """Resume a paused run."""
 
 
 class CancelTask(Act, frozen=True, kw_only=True, tag="CancelTask"):
-    """End one task. Its descendants are cancelled with it."""
+    """Cancel one task and its descendants."""
 
     task_id: str
 
 
 class ReopenTask(Act, frozen=True, kw_only=True, tag="ReopenTask"):
-    """Start a final task again, with all that was cancelled or skipped because of it."""
+    """Restart a final task, and every task that was cancelled or skipped because of it."""
 
     task_id: str
 
 
 class RetryRun(Act, frozen=True, kw_only=True, tag="RetryRun"):
-    """Start again every task of the run that failed or timed out, with what was cancelled or skipped because of it."""
+    """Restart all failed and timed-out tasks of the run, and the tasks cancelled or skipped because of them."""
 
 
 class ExtendTask(Act, frozen=True, kw_only=True, tag="ExtendTask"):
-    """Give a running task more time."""
+    """Extend the time limit of a running task."""
 
     task_id: str
     seconds: float
 
 
 class ClearTask(Act, frozen=True, kw_only=True, tag="ClearTask"):
-    """Let a quarantined task run again."""
+    """Release a quarantined task."""
 
     task_id: str
 
 
 class KillTask(Act, frozen=True, kw_only=True, tag="KillTask"):
-    """End the process of a running task, after so long a grace; the task is cancelled, or runs again elsewhere."""
+    """Kill the process of a running task after a grace period; the task is cancelled, or queued again."""
 
     task_id: str
     grace_seconds: float = 0.0
     again: bool = False
-    """Back to the queue; the try does not count."""
+    """Queue the task again; the attempt does not count."""
 
 
 class SaveCheckpoint(Act, frozen=True, kw_only=True, tag="SaveCheckpoint"):
-    """Put a document in the place of a task's checkpoint, if that is still the one that is expected (WRK-7)."""
+    """Replace the checkpoint of a task if it is still the expected one (WRK-7)."""
 
     task_id: str
     attempt_id: str
-    """The attempt that saves it, or the task's latest."""
+    """The attempt that saves it, or the latest attempt of the task."""
     document: str
     expected: str | None = None
-    """A digest of the document that is there (`core.work.digest_of`), empty for none; None: whatever is there."""
+    """Digest of the current document (`core.work.digest_of`); empty: there is none; None: any document."""
 
 
 class ChangePriority(Act, frozen=True, kw_only=True, tag="ChangePriority"):
-    """Give a run and what is not over of it another priority (OPS-1). What runs goes on."""
+    """Change the priority of a run and of its tasks that have not ended (OPS-1). Running tasks continue."""
 
     priority: Priority
 
 
 class WorkerAct(Asked, frozen=True, kw_only=True):
-    """Somebody wants something of a worker (WRK-9)."""
+    """An action on a worker (WRK-9)."""
 
     worker: str
 
 
 class CordonWorker(WorkerAct, frozen=True, kw_only=True, tag="CordonWorker"):
-    """Give the worker nothing new. What it has goes on."""
+    """Cordon the worker: it gets no new work. Its running tasks continue."""
 
 
 class DrainWorker(WorkerAct, frozen=True, kw_only=True, tag="DrainWorker"):
-    """Give the worker nothing new, and call back what it has not started."""
+    """Cordon the worker, and recall what it has not started."""
 
 
 class EvictWorker(WorkerAct, frozen=True, kw_only=True, tag="EvictWorker"):
-    """Drain the worker, and ask what runs there to stop: it runs elsewhere, and the try does not count."""
+    """Drain the worker, and stop its running tasks: they are queued again, and the attempts do not count."""
 
 
 class UncordonWorker(WorkerAct, frozen=True, kw_only=True, tag="UncordonWorker"):
-    """Let the worker have work again, whichever of these was asked for."""
+    """Undo cordon, drain or evict: the worker accepts work again."""
 
 
 class WorkerUnheard(Event, frozen=True, kw_only=True, tag="WorkerUnheard"):
-    """The rows say that a worker has not been heard of for long: the second watch over silence (LIV-1)."""
+    """The worker's row shows a long silence: the second check for lost workers (LIV-1)."""
 
     row: WorkerRow
 
 
 class RunsAged(Event, frozen=True, kw_only=True, tag="RunsAged"):
-    """These final runs have stayed their time, and move to history."""
+    """The retention period of these final runs is over: they move to history."""
 
     run_ids: tuple[str, ...]
 
 
 class StoreLagged(Event, frozen=True, kw_only=True, tag="StoreLagged"):
-    """The store is so slow that nothing of this priority or below is placed; None: it has caught up (HA-4)."""
+    """The store is slow: nothing of this priority or below is placed. None: it has caught up (HA-4)."""
 
     hold: Priority | None
 
 
 class Retuned(Event, frozen=True, kw_only=True, tag="Retuned"):
-    """An operator has set other measures (OPS-5)."""
+    """An operator changed the settings (OPS-5)."""
 
     tuning: Tuning
 
 
 class Ruled(Event, frozen=True, kw_only=True, tag="Ruled"):
-    """People have decided something else about who may use what: the shard goes by this from now on."""
+    """The sharing rules changed."""
 
     rules: SharingRules
 
 
 class ShareGranted(Event, frozen=True, kw_only=True, tag="ShareGranted"):
-    """The shard's part of a limit is so large now: what its row in `shares` says.
+    """The shard's share of a limit, as its row in `shares` has it.
 
-    Unless the shard has lowered its part since it asked, in a batch that may still be on its way: each lowering makes
-    the stamp another, and an answer with an older one is dropped.
+    Each time the shard lowers its share, it changes the stamp, and the batch may still be on its way. A grant with an
+    older stamp is dropped.
     """
 
     limit: str
@@ -301,22 +301,22 @@ class ShareGranted(Event, frozen=True, kw_only=True, tag="ShareGranted"):
 
 
 class ShareWanted(Event, frozen=True, kw_only=True, tag="ShareWanted"):
-    """Others need more of a limit, or it was lowered: come down to `target` as soon as use allows it."""
+    """Other pools need more of a limit, or it was lowered: reduce the share to `target` as soon as usage allows."""
 
     limit: str
     target: int
 
 
 class AllowanceGranted(Event, frozen=True, kw_only=True, tag="AllowanceGranted"):
-    """So many more may start under a rate: taken from the store already."""
+    """Starts granted under a rate limit. They are already taken from the store."""
 
     limit: str
     amount: int
     more_at: datetime | None
-    """When the next one can be had; None: at once."""
+    """When more can be granted; None: at once."""
 
 
-# what the shard finds due by itself
+# raised by the shard itself
 
 
 class TimerKind(StrEnum):
@@ -327,33 +327,33 @@ class TimerKind(StrEnum):
     """An assignment must be received within 30 s (LIV-3)."""
     TASK_LIMIT = "task_limit"
     SOFT_LIMIT = "soft_limit"
-    """It takes long: somebody is told (LIV-4)."""
+    """The task runs long: send an alert (LIV-4)."""
     STALL = "stall"
-    """It may get nowhere (LIV-2)."""
+    """The task may be stalled (LIV-2)."""
     PACE = "pace"
-    """Something that is paced may go on (DAG-2, DAG-9)."""
+    """A paced operation may continue (DAG-2, DAG-9)."""
     CIRCUIT = "circuit"
-    """Nothing may have been heard of an open circuit for long (RTY-4)."""
+    """An open circuit breaker may have been idle for long (RTY-4)."""
     RULES = "rules"
-    """A freeze, or a raise of a quota, is over, or something booked begins or ends."""
+    """A freeze, quota override or reservation of capacity begins or ends."""
     LIMIT = "limit"
-    """More of a group's limit can be asked for (PLC-12)."""
+    """More of a group's limit can be requested (PLC-12)."""
     THROTTLE = "throttle"
-    """A tenant that has used up its budget of failures may start something again (ADM-5)."""
+    """A tenant over its failure budget may start something again (ADM-5)."""
     KEPT_ROOM = "kept_room"
-    """The time of a room that is kept for a task is up; with no subject: lines that found none are looked at again."""
+    """A reservation expires. Without a subject: check starved queues again."""
     RUN_LIMIT = "run_limit"
     DEADLINE = "deadline"
-    """Whether a run will be over by when it is to be is looked at again (PLC-11)."""
+    """Check again whether the run will meet its deadline (PLC-11)."""
     SILENCE = "silence"
     CLAIM = "claim"
-    """A claim has waited for as long as it may (WRK-2)."""
+    """The wait time of a claim is over (WRK-2)."""
     CLAIM_SILENCE = "claim_silence"
-    """Nothing may have been heard for long of an attempt that was claimed."""
+    """A claimed attempt may have been silent for too long."""
 
 
 class TimerDue(Event, frozen=True, kw_only=True, tag="TimerDue"):
-    """A timer has come up. It is stale, and does nothing, if its subject has moved on since it was set."""
+    """A timer fired. It is stale, and ignored, if its subject has changed since it was set."""
 
     kind: TimerKind
     subject: str
@@ -361,7 +361,7 @@ class TimerDue(Event, frozen=True, kw_only=True, tag="TimerDue"):
 
 
 class SpreadStep(Event, frozen=True, kw_only=True, tag="SpreadStep"):
-    """The next part of work that exceeds a batch."""
+    """The next step of a bulk operation: work that exceeds a batch."""
 
     run_id: str
     kind: SpreadKind
@@ -369,24 +369,24 @@ class SpreadStep(Event, frozen=True, kw_only=True, tag="SpreadStep"):
 
 
 class TaskUndecided(Event, frozen=True, kw_only=True, tag="TaskUndecided"):
-    """A task was found, while loading, that may be ready."""
+    """A task that was found while loading and may be ready."""
 
     run_id: str
     position: int
 
 
 class RippleStep(Event, frozen=True, kw_only=True, tag="RippleStep"):
-    """A task has ended, and its children are to be looked at."""
+    """A task has ended: notify more of its children."""
 
     run_id: str
     position: int
 
 
 class PlaceShape(Event, frozen=True, kw_only=True, tag="PlaceShape"):
-    """Tasks of this shape may find room."""
+    """Tasks of this shape may find capacity."""
 
     shape: Shape
 
 
 class Audited(Event, frozen=True, kw_only=True, tag="Audited"):
-    """Time to look whether every task can be explained (STA-7)."""
+    """Check the next runs for tasks that nothing will move on (STA-7)."""

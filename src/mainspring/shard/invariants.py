@@ -1,9 +1,9 @@
-"""Can every task be explained? (STA-7, I-12, I-41, I-45, I-60)
+"""Invariants of open tasks (STA-7, I-12, I-41, I-45, I-60).
 
-At any time a task that is not final waits for named upstreams, for a time or for a person, stands in a queue, or is
-held by a worker. `unexplained` finds those of a run for which none of that is true; the shard asks it of a few runs at
-a time, says what it found, and repairs it by deciding again. The simulator asks it of all runs, and wants to hear
-nothing. A run in which all can be explained and yet nothing happens is `shard/tasks/stuck_runs.py`'s.
+A task that is not final waits for named upstreams, for a time or for a person, is in a queue, or is held by a worker.
+`unexplained` finds the tasks of a run for which none of this is true. The shard checks a few runs at a time, reports
+what it finds, and repairs it by deciding again. The simulator checks all runs, and expects no findings. A run without
+findings that makes no progress is for `shard/tasks/stuck_runs.py`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TASKS_PER_LOOK = 2_000
 
 
 def look(turn: Turn) -> None:
-    """Look at the next few runs; what can't be explained is reported and decided again."""
+    """Check the next few runs. Findings are reported, and their tasks are decided again."""
     memory = turn.memory
     if not memory.audited:
         memory.audited.extend(memory.runs)
@@ -44,7 +44,7 @@ def look(turn: Turn) -> None:
 
 
 def unexplained(memory: ShardMemory, run: RunMemory) -> list[tuple[Task, str]]:
-    """Tasks of a run that nothing will ever move on, each with what is wrong."""
+    """Tasks of a run that nothing will ever move on, each with its fault."""
     found = []
     for task in run.tasks:
         fault = None if task.state in FINAL else _fault(memory, run, task)
@@ -56,23 +56,23 @@ def unexplained(memory: ShardMemory, run: RunMemory) -> list[tuple[Task, str]]:
 def _fault(memory: ShardMemory, run: RunMemory, task: Task) -> str | None:
     position = task.position
     if run.is_replaced(task):
-        return None if run.spreads or task.worker_id is not None else "it was replaced, and is not over"
+        return None if run.spreads or task.worker_id is not None else "it was replaced, but has not ended"
     match task.state:
         case S.PENDING:
             pending = progress.count_waiting(run, position)
             if run.waiting[position] != pending:
-                return f"it waits for {run.waiting[position]} upstreams, and {pending} have not been heard of"
+                return f"it counts {run.waiting[position]} open upstream tasks, but there are {pending}"
             resting = run.is_resting() or bool(run.spreads) or (task.run_id, position) in memory.undecided
             if not pending and task.due_at is None and not resting:
-                return "it is PENDING, and waits for nothing"
+                return "it is PENDING, but waits for nothing"
         case S.QUEUED:
             waits = run.spreads or memory.asides.has(task) or memory.queues.has(task, memory.shape(task))
             if run.may_start() and not waits:
-                return "it is QUEUED, and in no queue"
+                return "it is QUEUED, but in no queue"
         case S.ASSIGNED | S.RUNNING:
             lease = memory.leases.get(task.lease_id or "")
             if lease is None or lease.members.get(task.attempt_id or "") is not task:
-                return f"it is {task.state}, and no lease holds it"
+                return f"it is {task.state}, but no lease has it"
         case _:
             pass
     return None

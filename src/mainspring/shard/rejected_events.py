@@ -1,14 +1,14 @@
 """One bad value never stops a shard: an event that fails alone goes to `rejected_events`, and its owner is held.
 
-    a report about an attempt   its task is QUARANTINED, the worker is answered *rejected*
-    a checkpoint, more time     it is not kept, not given, and nothing else changes
+    a report of an attempt      its task is QUARANTINED, the reply to the worker is *rejected*
+    a checkpoint, more time     dropped; nothing else changes
     a run that arrives          it is held, and leaves intake
-    the placing of a shape      the shape is barred until a new leader tries it
+    the placement of a shape    the shape is parked until a new leader tries it
     a timer, a step             its task is QUARANTINED, or its run is held
-    an act                      whoever asked is told
-    rules, parts of limits      the shard goes by those that it had
+    an action                   the caller gets the error
+    rules, shares of limits     the previous ones stay in force
 
-The host calls this after it has loaded the memory anew: nothing of the failed attempt to take the event is left.
+The host calls this after it has reloaded the memory: nothing of the failed attempt is left.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _LONGEST_FAULT = 1_000
 
 
 def reject(turn: Turn, event: Event, fault: str) -> None:
-    """Record an event that could not be taken, and hold what it is about."""
+    """Record an event that could not be applied, and hold its owner."""
     fault = _storable(fault, _LONGEST_FAULT)
     subject = _hold_owner(turn, event, fault)
     kind = name_of(event)
@@ -73,15 +73,15 @@ def reject(turn: Turn, event: Event, fault: str) -> None:
 
 
 def _hold_owner(turn: Turn, event: Event, fault: str) -> str:
-    """Put what the event is about where only a person can move it on; return its id."""
+    """Move the owner of an event to a state that only a person can end; return its id."""
     match event:
         case AttemptStarted() | AttemptEnded() | AttemptReturned():
             task = turn.memory.attempts.get(event.attempt)
             if task is not None and task.worker_id == event.worker:
                 _quarantine(turn, task, fault, gone=isinstance(event, AttemptEnded))
             if isinstance(event, AttemptEnded):
-                answer = Answer(event.attempt, Verdict.REJECTED)
-                turn.batch.effects.append(Send(event.worker, event.session, answer))
+                verdict = Answer(event.attempt, Verdict.REJECTED)
+                turn.batch.effects.append(Send(event.worker, event.session, verdict))
             return event.attempt
         case CheckpointSaved() | MoreTimeAsked():
             return event.attempt
@@ -102,7 +102,7 @@ def _hold_owner(turn: Turn, event: Event, fault: str) -> str:
             return event.run.id
         case PlaceShape():
             turn.memory.barred[event.shape] = fault
-            turn.memory.queues.park(event.shape, f"placing it failed: {fault}")
+            turn.memory.queues.park(event.shape, f"placement failed: {fault}")
             return str(event.shape)
         case TimerDue():
             _quarantine(turn, turn.memory.find(event.subject), fault)
@@ -119,7 +119,7 @@ def _hold_owner(turn: Turn, event: Event, fault: str) -> str:
 
 
 def _say_subject(event: Event) -> str:
-    """What an event is about that holds nothing up: the shard goes on as if it had not come."""
+    """The subject of an event that blocks nothing: the shard continues as if it had not arrived."""
     match event:
         case WorkerEvent():
             return event.worker
@@ -147,7 +147,7 @@ def _forget_act(turn: Turn, event: Asked) -> str:
 
 
 def _quarantine(turn: Turn, task: Task | None, fault: str, *, gone: bool = False) -> None:
-    """Hold a task; its process, if it is not known to be gone, is ended. A run that is to end is not held up by it."""
+    """Quarantine a task; kill its process unless that is known to be gone. A run that is ending is not held up."""
     if task is None or task.state in FINAL or task.state is TaskState.QUARANTINED:
         return
     if task.attempt_id is not None:
@@ -163,7 +163,7 @@ def _quarantine(turn: Turn, task: Task | None, fault: str, *, gone: bool = False
 
 
 def _hold_run(turn: Turn, run_id: str, fault: str) -> None:
-    """Stop working on a run: its spreads and ripples rest until a person resumes it."""
+    """Suspend a run: its bulk operations and propagations rest until a person resumes it."""
     run = turn.memory.runs.get(run_id)
     if run is not None:
         run.run.held = fault
@@ -171,7 +171,7 @@ def _hold_run(turn: Turn, run_id: str, fault: str) -> None:
 
 
 def _describe(event: Event) -> str:
-    """The event as JSON for a person's eyes: bounded, and without what no store takes."""
+    """The event as JSON for people: bounded, and without characters that no store accepts."""
     try:
         text = msgspec.json.encode(event, enc_hook=repr).decode()
     except (TypeError, ValueError, UnicodeEncodeError):
@@ -180,6 +180,6 @@ def _describe(event: Event) -> str:
 
 
 def _storable(text: str, most: int) -> str:
-    """What of a text every store takes: no NUL, no lone surrogate, bounded."""
+    """The part of a text that every store accepts: no NUL, no lone surrogate, bounded."""
     text = text[:most].replace("\\\\u0000", "?").replace("\\u0000", "?").replace("\0", "?")
     return text.encode("utf-8", "replace").decode()

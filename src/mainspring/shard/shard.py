@@ -1,15 +1,15 @@
-"""One shard: the scheduling of one pool, in memory. Events in, batch out.
+"""One shard: the in-memory scheduler of one pool. Events in, batch out.
 
-`handle` is the only mutator (in one piece, or in its three parts: `begin`, `take`, `finish`). It takes what happened,
-decides what follows, and returns the batch; until that is committed, the world outside knows nothing of it. There is no
-I/O, no clock and no randomness of its own here: `now` is an argument, and the generator is seeded by the term's nonce.
+`handle` is the only mutator (in one call, or as `begin`, `take`, `finish`). It applies events, decides what follows,
+and returns the batch. Nothing leaves the shard until the batch is committed. No I/O, clock or randomness of its own:
+`now` is an argument, and the generator is seeded with the term's nonce.
 
-A turn in order: time passes; the events, one after another; who is silent, and timers that have come up; ripples and
-spreads, a part at a time; placing. The last two can wait: they stop when the turn's budget of rows is used up, and
-`has_more` says so. Each has a part of the budget for itself, so that nothing is placed late because a large run is
-being adopted.
+Order of a turn: advance the clock; apply events; mark silent workers lost and fire timers; run propagations and bulk
+operations, a part at a time; place tasks. The last two can be deferred: they stop when the row budget of the turn is
+used up, and `has_more` says so. Each has its own part of the budget, so that adopting a large run never delays
+placement.
 
-If you add an event: `shard/events.py`, a case in `_apply`, its owner in `shard/rejected_events.py`.
+To add an event: `shard/events.py`, a case in `_apply`, its owner in `shard/rejected_events.py`.
 """
 
 from __future__ import annotations
@@ -88,9 +88,9 @@ class Shard:
         now: datetime,
         before: ShardMemory | None = None,
     ) -> None:
-        """Take the rows in. Workers that hold work are expected, and lost only after the grace.
+        """Load the rows. Workers that hold leases are EXPECTED, and lost only after the grace period.
 
-        If the memory is loaded anew within a term, what workers said of themselves `before` still holds.
+        If the memory is reloaded within a term, what workers reported `before` still applies.
         """
         self.memory.held = {row.id: row for row in held_workers}
         self.memory.rule(rules)
@@ -122,20 +122,20 @@ class Shard:
             liveness.watch(turn, worker)
 
     def handle(self, events: Iterable[Event], *, now: datetime, budget: int = DEFAULT_BUDGET) -> Batch:
-        """Take what happened, decide what follows.
+        """Apply events and return the batch that follows.
 
-        The batch is the only output. Until it is committed, the world outside knows nothing of it.
+        The batch is the only output. Nothing leaves the shard until it is committed.
         """
         self.begin(now=now, budget=budget)
         self.take(events, now=now)
         return self.finish(now=now)
 
     def begin(self, *, now: datetime, budget: int = DEFAULT_BUDGET) -> None:
-        """Begin a turn: the first of the three parts of `handle`, for taking events as they come."""
+        """Begin a turn: the first of the three parts of `handle`, for applying events as they arrive."""
         self._open = self._turn(now, budget)
 
     def take(self, events: Iterable[Event], *, now: datetime) -> None:
-        """Take more of what happened into the turn that is open."""
+        """Apply more events to the open turn."""
         turn = self._opened()
         turn.now = now
         self.memory.live_on(now)
@@ -143,13 +143,13 @@ class Shard:
             self._apply(turn, event)
 
     def is_spent(self) -> bool:
-        """Whether the turn that is open has as many rows as it may: what happens next is for the next one."""
+        """Whether the open turn has used up its row budget: later events belong to the next turn."""
         return self._opened().spent()
 
     def finish(self, *, now: datetime, urgent: bool = False) -> Batch:
-        """Do what is due by itself, place what can be placed, and close the turn.
+        """Run what is due, place tasks, and close the turn.
 
-        If it is urgent, large work (ripples, spreads) is put off to the next turn, but never twice in a row.
+        If urgent, propagations and bulk operations are deferred to the next turn, but never twice in a row.
         """
         turn = self._opened()
         self._open = None
@@ -170,20 +170,20 @@ class Shard:
         return turn.close()
 
     def handle_alone(self, event: Event, *, now: datetime, budget: int = DEFAULT_BUDGET) -> Batch:
-        """Take this one event and nothing else, so that a fault has an owner."""
+        """Apply this one event and nothing else, so that a fault has an owner."""
         turn = self._turn(now, budget)
         self._apply(turn, event)
         liveness.give_up_unheard(turn)
         return turn.close()
 
     def reject(self, event: Event, fault: str, *, now: datetime) -> Batch:
-        """Put an event that failed alone on record, and hold what it is about."""
+        """Record an event that failed alone, and hold its owner."""
         turn = self._turn(now, DEFAULT_BUDGET)
         rejected_events.reject(turn, event, fault)
         return turn.close()
 
     def due(self, now: datetime) -> list[Event]:
-        """What the shard would do by itself now, as events: for taking them alone."""
+        """Everything that is due now, as events that can be applied one at a time."""
         self.memory.live_on(now)
         found: list[Event] = list(self.memory.due(now, _TIMERS_PER_TURN))
         found += [happened.TaskUndecided(run_id=run, position=position) for run, position in self.memory.undecided]
@@ -195,18 +195,18 @@ class Shard:
         return found
 
     def has_more(self) -> bool:
-        """Whether there is work that does not wait for anything outside."""
+        """Whether there is work that needs no outside event."""
         memory = self.memory
         lines = memory.ripples or memory.undecided or memory.spreads or memory.claims.recalled
         return self._cut_short or bool(lines or memory.asides.returning or memory.groups.freed)
 
     def seconds_to_timer(self, now: datetime) -> float | None:
-        """How long nothing will come up by itself; None for ever."""
+        """Seconds until the next timer; None if there is none."""
         return self.memory.seconds_to_timer(now)
 
     def _opened(self) -> Turn:
         if self._open is None:
-            raise Broken("no turn has begun")
+            raise Broken("no turn is open")
         return self._open
 
     def _turn(self, now: datetime, budget: int) -> Turn:
@@ -228,11 +228,11 @@ class Shard:
                 if liveness.hear(turn, event.event):
                     rejected_events.reject(turn, event.event, event.fault)
             case happened.Act():
-                actions.act(turn, event)
+                actions.apply(turn, event)
             case happened.WorkerAct():
-                cordon.act(turn, event)
+                cordon.apply(turn, event)
             case ClaimAct():
-                claims.act(turn, event)
+                claims.apply(turn, event)
             case happened.WorkerUnheard():
                 liveness.unheard(turn, event)
             case happened.RunsAged():
@@ -242,7 +242,7 @@ class Shard:
                 self._apply_due(turn, event)
 
     def _apply_due(self, turn: Turn, event: Event) -> None:
-        """What concerns the shard itself: what it finds due, and what its host says."""
+        """Events of the shard itself: what is due, and what the host reports."""
         match event:
             case happened.TimerDue():
                 self._apply_timer(turn, event)
@@ -271,7 +271,7 @@ class Shard:
             case ClaimDropped():
                 claims.drop(turn, event)
             case _:
-                raise Broken(f"nobody takes {event}")
+                raise Broken(f"no handler for {event}")
 
     def _apply_report(self, turn: Turn, event: happened.WorkerEvent) -> None:
         match event:
@@ -294,7 +294,7 @@ class Shard:
             case happened.WorkerGone():
                 liveness.say_goodbye(turn, event)
             case _:
-                raise Broken(f"nobody takes {event}")
+                raise Broken(f"no handler for {event}")
 
     def _apply_timer(self, turn: Turn, timer: happened.TimerDue) -> None:
         match timer.kind:
@@ -321,7 +321,7 @@ class Shard:
             case happened.TimerKind.LIMIT:
                 concurrency_groups.limit_due(turn, timer)
             case happened.TimerKind.THROTTLE:
-                pass  # the tenant is looked at again when the turn places
+                pass  # the tenant is checked again when the turn places tasks
             case happened.TimerKind.RUN_LIMIT | happened.TimerKind.DEADLINE:
                 self._run_due(turn, timer)
 
@@ -332,10 +332,10 @@ class Shard:
         run = self.memory.runs[timer.subject]
         run.run.timed_out = True
         turn.mark(run)
-        turn.open_spread(run, SpreadKind.CANCEL, by="shard", why="the run's time was up")
+        turn.open_spread(run, SpreadKind.CANCEL, by="shard", why="the run timed out")
 
     def _go_on(self, turn: Turn) -> None:
-        """Ripples and spreads, as far as the turn's budget lasts. Each gets its part before any gets a second one."""
+        """Run propagations and bulk operations within the budget. Each gets one step before any gets a second."""
         memory = self.memory
         while memory.undecided and not turn.spent():
             self._decide_again(turn, *memory.undecided[0])
@@ -359,7 +359,7 @@ class Shard:
                 progress.free(turn, run, task)
 
     def _step_ripple(self, turn: Turn, run_id: str, position: int) -> None:
-        """Tell more children of an ended task. A run that is held waits for a person, and is asked again then."""
+        """Notify more children of an ended task. A held run is skipped until a person resumes it."""
         _take(self.memory.ripples, (run_id, position))
         run = self.memory.runs.get(run_id)
         if run is None or run.run.held is not None or position not in run.ripples:
@@ -371,7 +371,7 @@ class Shard:
             run_pacing.put_off_ripple(self.memory, run, position)
 
     def _step_spread(self, turn: Turn, run_id: str, kind: SpreadKind, parent: str) -> None:
-        """One part of a spread; if it is not over, it goes to the end of the line."""
+        """One step of a bulk operation; if it is not finished, it goes to the end of the queue."""
         _take(self.memory.spreads, (run_id, kind, parent))
         run = self.memory.runs.get(run_id)
         if run is None or run.run.held is not None or (kind, parent) not in run.spreads:
@@ -387,7 +387,7 @@ _Key = TypeVar("_Key")
 
 
 def _take(waiting: deque[_Key], key: _Key) -> None:
-    """Take an entry out of a line. It is the first one, unless events are taken alone."""
+    """Remove an entry from a queue. It is the first one, unless events are applied one at a time."""
     if waiting and waiting[0] == key:
         waiting.popleft()
     elif key in waiting:

@@ -1,11 +1,11 @@
-"""One turn of a shard: the memory that it changes, and the batch that it fills.
+"""One turn of a shard: the memory that it changes and the batch that it fills.
 
-Every change of a row goes through here, so that the batch is complete: `move` for states, `touch` for what changes in
-a task beside its state, `mark` for a run's columns. `close` derives what follows (the states of runs, which of them are
-over) and makes the batch final, with copies of the rows.
+Every change of a row goes through here, so that the batch is complete: `move` for states, `touch` for other fields of a
+task, `mark` for the columns of a run. `close` derives the states of runs, removes final ones, and finishes the batch
+with copies of the rows.
 
-A turn has a budget of rows. Steps that can wait (spreads, ripples, placing) stop when it is used up, and go on in the
-next turn: that is what keeps a batch short, and a P0 from waiting behind a long one.
+A turn has a row budget. Steps that can wait (bulk operations, propagations, placement) stop when it is used up, and
+continue in the next turn: this keeps batches short, and a P0 from waiting behind a long one.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ MOST_LOOKS = 5_000
 _ENCODER = msgspec.json.Encoder()
 _AUDITED = (Reply.DONE, Reply.ALREADY)
 _SIDELINED_PER_ROW = 8
-"""To set a task aside costs about an eighth of what a row does."""
+"""Blocking a task costs about an eighth of writing a row."""
 
 
 class Turn:
@@ -62,16 +62,16 @@ class Turn:
         self.batch = Batch()
         self.budget = budget
         self.unheard: list[str] = []
-        """Workers that are silent by the rows: looked at when all events of the turn are taken."""
+        """Workers that are silent according to their rows: checked when all events of the turn are applied."""
         self.looks_left = MOST_LOOKS
-        """So many more tasks may be looked at for whether their runs are in time: that writes nothing."""
+        """How many more tasks may be checked for deadlines in this turn: a check writes no row."""
         self.shortlists: dict[Shape, Shortlist] = {}
-        """Workers that were found for tasks that have been placed, for the next ones of the same shape."""
+        """Workers found for tasks placed in this turn, for the next tasks of the same shape."""
         self._most = budget
         self._tasks: dict[str, tuple[Task, TaskState, int]] = {}
         self._new: dict[str, Task] = {}
         self._runs: dict[str, RunMemory] = {}
-        """Runs whose tasks have moved."""
+        """Runs whose tasks have changed state."""
         self._marked: set[str] = set()
         """Runs whose own columns have changed."""
         self._spreads: dict[tuple[str, SpreadKind, str], Spread] = {}
@@ -82,32 +82,32 @@ class Turn:
         self._shares: dict[str, ShareRow] = {}
         self._tallies: dict[tuple[str, datetime], TallyRow] = {}
         self._sidelined = 0
-        """Tasks that were set aside or came back: that writes no row, and takes time all the same."""
+        """Tasks that were blocked or released: no row is written, but it takes time."""
         self._signals = False
 
     # rows
 
     def spent(self) -> bool:
-        """Whether the batch is as long as it may get. What can wait waits."""
+        """Whether the batch has reached its size limit. Work that can wait is deferred."""
         return self._rows() >= self._most
 
     def reserve(self) -> None:
-        """Let what comes next have a quarter of the budget, whatever has been used up before it: nothing starves."""
+        """Grant the next phase a quarter of the budget, whatever was used before it, so that no phase starves."""
         self._most = max(self._most, self._rows() + self.budget // 4)
 
     def _rows(self) -> int:
-        """How many rows the batch would write now, or a few more: not every run that is looked at has changed."""
+        """Upper estimate of the rows that the batch would write now: not every checked run has changed."""
         written = len(self.batch.transitions) + len(self.batch.attempts)
         written += len(self._tasks) + len(self._new) + len(self._runs) + len(self._checkpoints)
         return written + self._sidelined // _SIDELINED_PER_ROW
 
     def create(self, task: Task) -> None:
-        """A task has been made."""
+        """Add a new task to the batch."""
         self.batch.transitions.append(create(task))
         self._new[task.id] = task
 
     def move(self, task: Task, to: TaskState, *, by: str, because: str) -> None:
-        """Change a task's state: the one way for a shard to do so."""
+        """Change the state of a task. The only way for a shard to do so."""
         self.touch(task)
         start = task.state
         if start is S.QUEUED:
@@ -134,14 +134,14 @@ class Turn:
             self._tallies[tally.tenant, tally.since] = tally
 
     def delay(self, task: Task, due_at: datetime) -> None:
-        """A task that is PENDING waits for a time, or for a later one."""
+        """Make a PENDING task wait until a time, or until a later one."""
         if task.due_at is None:
             self.memory.runs[task.run_id].delayed += 1
         task.due_at = due_at
         self.memory.set_instant(due_at, TimerDue(kind=TimerKind.RETRY, subject=task.id, stamp=task.seq))
 
     def recount(self, task: Task, start: TaskState) -> None:
-        """Keep the run's and the tenant's counts right after a change of state."""
+        """Update the counts of the run and the tenant after a change of state."""
         run, state = self.memory.runs[task.run_id], task.state
         counts, ended, had_ended = run.counts, state in FINAL, start in FINAL
         waits, waited = state not in PAST_INTAKE, start not in PAST_INTAKE
@@ -156,7 +156,7 @@ class Turn:
             self.memory.in_memory.count(task.priority, task.tenant, 1 if waits else -1)
 
     def prioritise(self, task: Task, priority: Priority) -> None:
-        """Give a task that is not over another priority, in its row and wherever it is counted or waits by it."""
+        """Change the priority of a task that has not ended, in its row and in every index that depends on it."""
         self.touch(task)
         reservations.give_back(self, task)
         was, task.priority = task.priority, priority
@@ -172,13 +172,13 @@ class Turn:
             self.memory.reconsider(self.memory.leases[task.lease_id])
 
     def set_aside(self, subject: str, why: str, task: Task, shape: Shape) -> None:
-        """A task that was taken out of its line waits for something that is not room."""
+        """Block a task that was taken out of its queue: it waits for something other than capacity."""
         self.memory.asides.put(subject, why, task, shape)
         reservations.give_back(self, task)
         self._sidelined += 1
 
     def put_back(self) -> None:
-        """Let tasks that wait for room only, and were set aside, stand in their lines again."""
+        """Return released tasks to their queues: they wait for capacity only."""
         asides = self.memory.asides
         while asides.returning and not self.spent():
             for task, shape in asides.returned(_SIDELINED_PER_ROW):
@@ -186,7 +186,7 @@ class Turn:
             self._sidelined += _SIDELINED_PER_ROW
 
     def replace(self, task: Task) -> None:
-        """Whoever made this task has been started again: once it is over it counts no more."""
+        """The creator of this task was started again: once the task has ended, it no longer counts."""
         if task.birth is None or task.birth.replaced:
             return
         self.touch(task)
@@ -196,19 +196,19 @@ class Turn:
             run.counts[task.state] -= 1
 
     def touch(self, task: Task) -> None:
-        """A task's row is about to change. To be called before it does."""
+        """Record that a task's row is about to change. Call it before the change."""
         if task.id not in self._tasks and task.id not in self._new:
             self._tasks[task.id] = (task, task.state, task.seq)
 
     def mark(self, run: RunMemory) -> None:
-        """A run's own columns have changed, or may have to."""
+        """Record that a run's own columns may have changed."""
         self._runs[run.run.id] = run
         self._marked.add(run.run.id)
 
     def end_attempt(self, task: Task, end: AttemptEnd, error: str | None = None, *, why: str = "") -> None:
-        """The task's current attempt is over: record it, and give its part of the room back.
+        """End the current attempt of a task: record it, and release its part of the lease.
 
-        `error` is what it left, as JSON; `why` is our own sentence, if it left nothing.
+        `error` is what the attempt reported, as JSON; `why` is our own message if it reported nothing.
         """
         self.touch(task)
         if task.attempt_id is None or task.lease_id is None or task.worker_id is None or task.assigned_at is None:
@@ -230,9 +230,9 @@ class Turn:
         self, run: RunMemory, kind: SpreadKind, *, by: str, why: str, parent: str = "", done: int = 0,
         total: int | None = None,
     ) -> None:  # fmt: skip
-        """Begin work on a whole run, or begin it again. Its first part is done in this turn, as far as it has room.
+        """Start or restart a bulk operation. Its first step is done in this turn, within the budget.
 
-        It visits all positions, unless said otherwise.
+        By default it visits all positions.
         """
         known = run.spreads.get((kind, parent))
         if known is not None:
@@ -250,12 +250,12 @@ class Turn:
         self.save_spread(spread)
 
     def save_spread(self, spread: Spread) -> None:
-        """A spread has made a step; with the last one its row goes."""
+        """Record a step of a bulk operation; its row is removed with the last one."""
         self._spreads[spread.run_id, spread.kind, spread.parent] = spread
         self._runs[spread.run_id] = self.memory.runs[spread.run_id]
 
     def drop_spreads(self, run: RunMemory, kind: SpreadKind) -> None:
-        """End spreads of a kind before their time: the opposite has been asked for."""
+        """End bulk operations of a kind early: the opposite was requested."""
         for spread in [spread for spread in run.spreads.values() if spread.kind is kind]:
             del run.spreads[kind, spread.parent]
             self.memory.spreads = deque(key for key in self.memory.spreads if key != (run.run.id, kind, spread.parent))
@@ -263,7 +263,7 @@ class Turn:
             self.save_spread(spread)
 
     def save_worker(self, worker: Worker) -> None:
-        """A worker has come, gone or changed. Of one that has not come in this term a row that is known says more."""
+        """Write a worker's row. The known row of a worker that has not registered in this term has more detail."""
         total, known = worker.total, self.memory.held.get(worker.id)
         if known is not None and not worker.session:
             changed = {"status": worker.status, "since": self.now, "hold": worker.hold, "hold_why": worker.hold_why}
@@ -287,7 +287,7 @@ class Turn:
         )
 
     def save_worker_row(self, row: WorkerRow) -> None:
-        """A worker's row has changed, also that of one that is not here. Those that are held are remembered."""
+        """Write a worker's row, whether or not the worker is connected. Cordoned workers are remembered."""
         self._workers[row.id] = row
         if row.hold:
             self.memory.held[row.id] = row
@@ -295,7 +295,7 @@ class Turn:
             self.memory.held.pop(row.id, None)
 
     def save_checkpoint(self, task: Task, attempt_id: str, document: str) -> None:
-        """An attempt has saved something for the next one of its task."""
+        """Save a checkpoint for the next attempt of the task."""
         self.memory.runs[task.run_id].checkpoints[task.position] = document
         if attempt_id in self.memory.attempts:
             self.memory.saved_at[attempt_id] = self.now
@@ -304,23 +304,23 @@ class Turn:
         )
 
     def save_breaker(self, row: BreakerRow) -> None:
-        """A circuit was opened, probed or closed."""
+        """Record that a circuit breaker was opened, probed or closed."""
         self._breakers[row.kind, row.subject] = row
 
     def save_share(self, row: ShareRow) -> None:
-        """The shard's part of a limit is lower."""
+        """Record that the shard lowered its share of a limit."""
         self._shares[row.limit] = row
 
     # effects
 
     def send(self, worker: Worker, message: ToWorker) -> None:
-        """Tell a worker something once the batch is durable. Nothing is said to one that has no session."""
+        """Send a message once the batch is durable. Nothing is sent to a worker without a session."""
         if worker.session:
             self.batch.effects.append(Send(worker.id, worker.session, message))
             self._signals = self._signals or isinstance(message, Stop)
 
     def answer(self, asked: Asked, reply: Reply, detail: str = "") -> None:
-        """Tell whoever asked how it ended. What was carried out, or was so before, goes to the audit log (SEC-4)."""
+        """Reply to a request. An executed or redundant action is written to the audit log (SEC-4)."""
         if asked.audit is not None and reply in _AUDITED:
             after = _ENCODER.encode({"reply": reply, "detail": detail}).decode()
             self.batch.audit.append(msgspec.structs.replace(asked.audit, after=after))
@@ -330,7 +330,7 @@ class Turn:
     # the end of the turn
 
     def close(self) -> Batch:
-        """Derive the states of the runs that changed, let go of those that are over, and hand the batch out."""
+        """Derive the states of changed runs, remove final ones from memory, and return the batch."""
         for run_id, run in self._runs.items():
             self._settle_run(run_id, run)
         batch = self.batch
@@ -351,14 +351,14 @@ class Turn:
         return batch
 
     def _is_moot(self, effect: Effect) -> bool:
-        """Whether a signal is for an attempt that ended in this very turn: its request will never be in a row."""
+        """Whether a stop signal is for an attempt that ended in this turn: the request will never be in a row."""
         if not isinstance(effect, Send) or not isinstance(effect.message, Stop):
             return False
         return effect.message.grace_seconds > 0 and effect.message.attempt not in self.memory.attempts
 
     def _settle_run(self, run_id: str, run: RunMemory) -> None:
         row = run.run
-        if run.stuck_at is not None and run.changed_at is not None and run.changed_at > run.stuck_at:
+        if row.stuck_at is not None and run.changed_at is not None and run.changed_at > row.stuck_at:
             self._moves_again(run)
         changed = conclude(row, run.state(), self.now, run.tasks)
         if changed and row.state in FINAL_RUN:
@@ -376,16 +376,16 @@ class Turn:
             self.batch.runs.append(copy(row))
 
     def _moves_again(self, run: RunMemory) -> None:
-        """A run that was stuck is so no more (DAG-8)."""
-        if run.stuck_at is not None:
-            self.batch.outbox.append(alerts.run_stuck(run.run, run.stuck_at, self.now, resolved=True))
-        run.stuck_at = None
-        run.run.because = "it moves again"
+        """Record that a stuck run makes progress again (DAG-8)."""
+        if run.run.stuck_at is not None:
+            self.batch.outbox.append(alerts.run_stuck(run.run, run.run.stuck_at, self.now, resolved=True))
+        run.run.stuck_at = None
+        run.run.because = "a task has moved again"
         self._marked.add(run.run.id)
 
 
 def run_ended(row: Run, now: datetime) -> Outgoing:
-    """The news that a run is over, for whoever waits for it outside."""
+    """The outbox message that a run has ended."""
     news = {"run": row.id, "tenant": row.tenant, "job": row.job_id, "state": row.state, "generation": row.generation}
     return Outgoing(
         id=f"{row.id}:{row.generation}:ended", key=row.id, kind="run.ended",

@@ -1,6 +1,6 @@
-"""A worker that is played inside the server's process: the real duties and messages, and processes that do nothing.
+"""Virtual worker in the server's process: the real state machine and messages, and processes that do nothing.
 
-It stands in for the real agent where only the engine is of interest: the benchmarks, and tests of the host.
+It replaces the real agent where only the engine is of interest: in benchmarks, and tests of the host.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ BEAT_SECONDS = 5.0
 
 
 class Session(Protocol):
-    """One end of a link, as a played worker sees it."""
+    """One end of a link, as a virtual worker sees it."""
 
     closed: bool
 
     async def next(self) -> list[ToWorker]:
-        """What the server says."""
+        """Wait for messages of the server."""
         ...
 
 
@@ -33,14 +33,14 @@ S = TypeVar("S", bound=Session)
 
 
 class Server(Protocol[S]):
-    """Where a played worker registers: a leader."""
+    """Where a virtual worker registers: a leader."""
 
     def open_link(self, hello: Register) -> S:
         """Open a session."""
         ...
 
     def receive(self, link: S, messages: Sequence[FromWorker]) -> None:
-        """Take what the worker says."""
+        """Receive the worker's messages."""
         ...
 
 
@@ -49,7 +49,7 @@ def _at_once(_assignment: Assignment) -> float:
 
 
 class PlayedWorker:
-    """A worker whose tasks succeed, at once or after as long as is said. One that is to stop takes all of its grace."""
+    """A worker whose tasks succeed, at once or after a given time. A stopped task takes its full grace period."""
 
     def __init__(
         self, name: str, offer: Offer, clock: Clock, labels: dict[str, str] | None = None,
@@ -59,7 +59,7 @@ class PlayedWorker:
         self.done = 0
         self._seconds_of = seconds_of
         self._ends: list[tuple[float, str, Outcome]] = []
-        """What runs: when it ends, and how. Of one that is to stop earlier the first entry counts."""
+        """When each task ends, and how. Of a task that stops earlier the first entry counts."""
         self._running: set[str] = set()
         self._offer = offer
         self._clock = clock
@@ -69,7 +69,7 @@ class PlayedWorker:
         self._next_beat = clock.monotonic() + BEAT_SECONDS
         self._timer: asyncio.TimerHandle | None = None
         self._timed_for = 0.0
-        """When the timer is for, by the clock."""
+        """Time of the current timer, by the clock."""
 
     async def serve(self, server: Server[S]) -> None:
         """Work for a leader until the link is closed."""
@@ -86,9 +86,9 @@ class PlayedWorker:
         self._duties.lost_session()
 
     def _wind(self, server: Server[S], link: S) -> None:
-        """See to it that something happens when it is time.
+        """Set the timer of the next action.
 
-        A timer that nobody waits for: ten thousand of these play in one process.
+        A plain timer, not a task: ten thousand of these workers run in one process.
         """
         at = self._acts_at()
         if self._timer is not None and self._timed_for <= at:
@@ -104,18 +104,18 @@ class PlayedWorker:
             self._timer = None
 
     def _act(self, server: Server[S], link: S) -> None:
-        """It is time for something."""
+        """Run what is due."""
         self._timer = None
         if not link.closed:
             self._work(server, link, [])
             self._wind(server, link)
 
     def _acts_at(self) -> float:
-        """When it does something by itself: it is time for a beat, or something ends."""
+        """Time of the next action: a heartbeat, or the end of a task."""
         return min(self._next_beat, self._ends[0][0]) if self._ends else self._next_beat
 
     def _work(self, server: Server[S], link: S, messages: Sequence[ToWorker]) -> None:
-        """Do what was said and what is due, and say what follows."""
+        """Handle messages and what is due, and send what follows."""
         said: list[FromWorker] = []
         for message in messages:
             self._carry_out(self._duties.take(message), said)
@@ -128,7 +128,7 @@ class PlayedWorker:
             server.receive(link, said)
 
     def _carry_out(self, steps: list[Step], said: list[FromWorker]) -> None:
-        """Do what duties ask for. The journal is this object."""
+        """Execute instructions of the state machine. This object is the journal."""
         waiting = deque(steps)
         while waiting:
             step = waiting.popleft()
@@ -152,15 +152,15 @@ class PlayedWorker:
                 case LookFor():
                     said.append(Seen(step.question, exists=False))
                 case Keep() | TakeBack() | Prolong():
-                    pass  # what was started has begun, and nothing of it is late
+                    pass  # tasks start at once, and are never late
                 case _:
-                    raise TypeError(f"nobody carries out {step}")
+                    raise TypeError(f"no handler for {step}")
 
     def _end_after(self, seconds: float, attempt: str, outcome: Outcome) -> None:
         heapq.heappush(self._ends, (self._clock.monotonic() + seconds, attempt, outcome))
 
     def _end_due(self, said: list[FromWorker]) -> None:
-        """End what has run its time."""
+        """End tasks whose time is over."""
         now = self._clock.monotonic()
         while self._ends and self._ends[0][0] <= now:
             _, attempt, outcome = heapq.heappop(self._ends)

@@ -97,11 +97,15 @@ class Run(msgspec.Struct, gc=False, kw_only=True):
     """By when it is to be over: as whoever made it says, or from its adoption on as its job does."""
     at_risk_at: datetime | None = None
     """When it was found that it may not be over by then."""
+    # progress (DAG-8):
+    stuck_at: datetime | None = None
+    """When it was found that nothing of the run moves; None once a task has moved again."""
 
 
 RUN_COLUMNS_OF_THE_SHARD = (
     "task_count", "state", "generation", "adopted_at", "ended_at", "paused", "held", "cancelled_by", "failed_task",
     "timed_out", "because", "retries", "started_at", "priority", "finish_by", "at_risk_at",
+    "stuck_at",
 )  # fmt: skip
 
 

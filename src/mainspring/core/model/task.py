@@ -119,6 +119,8 @@ class Trail(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """When the first attempt started, once there is another one."""
     preempted_for: Preemptor | None = None
     """While it is queued again because its latest attempt was preempted: who that was for. Cleared on placement."""
+    fan_out_limit: tuple[int, int] | None = None
+    """Items of its list, and the limit that they exceed: the task waits until a person resumes or cancels the run."""
 
 
 class Reservation(msgspec.Struct, frozen=True, gc=False):

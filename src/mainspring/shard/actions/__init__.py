@@ -1,1 +1,1 @@
-"""What people ask of runs and tasks: cancel, pause, retry, reopen; and what the audit log says of it."""
+"""Actions on runs and tasks (cancel, pause, retry, reopen), and their audit entries."""

@@ -1,7 +1,7 @@
-"""What people ask of runs and tasks. Each act is answered once it is durable; one that changes nothing says so.
+"""Actions on runs and tasks. Each gets a reply once it is durable; the reply says if nothing changed.
 
-What is carried out, or was so before, is in the audit log: the same batch has the entry (I-73), which says what the
-subject was like (`shard/actions/audit_entries.py`) and how the act ended.
+Executed and redundant actions are written to the audit log in the same batch (I-73). The entry has the previous state
+of the target (`shard/actions/audit_entries.py`) and the result.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ S = TaskState
 LONGEST_GRACE_SECONDS = 3_600.0
 
 
-def act(turn: Turn, event: Act) -> None:
-    """Carry an act out, and answer it."""
+def apply(turn: Turn, event: Act) -> None:
+    """Execute an action, and reply to it."""
     event = audit_entries.with_before(turn.memory, event)
     match event:
         case CancelRun():
@@ -64,16 +64,16 @@ def act(turn: Turn, event: Act) -> None:
         case ChangePriority():
             change_priority(turn, event)
         case _:
-            raise Broken(f"nobody carries out {event}")
+            raise Broken(f"no handler for {event}")
 
 
 def cancel_run(turn: Turn, act: CancelRun) -> None:
-    """End the run. One that is not adopted yet is adopted for it, so that its tasks have a story too."""
+    """Cancel the run. A run in intake is adopted first, so that its tasks have a history."""
     run = action_targets.find_run(turn, act, adopt=True)
     if run is None:
         return
     if run.run.cancelled_by is not None:
-        turn.answer(act, Reply.ALREADY, "the run is being cancelled")
+        turn.answer(act, Reply.ALREADY, "the run is already being cancelled")
         return
     fan_out.tell_limit_is_over(turn, run)
     run.run.cancelled_by = act.by
@@ -86,12 +86,12 @@ def cancel_run(turn: Turn, act: CancelRun) -> None:
 
 
 def pause_run(turn: Turn, act: PauseRun) -> None:
-    """Start nothing more of the run."""
+    """Pause the run."""
     run = action_targets.find_run(turn, act)
     if run is None:
         return
     if run.run.paused:
-        turn.answer(act, Reply.ALREADY, "the run is paused")
+        turn.answer(act, Reply.ALREADY, "the run is already paused")
         return
     run.run.paused = True
     run.run.because = action_targets.say_by("paused", act)
@@ -102,7 +102,7 @@ def pause_run(turn: Turn, act: PauseRun) -> None:
 
 
 def resume_run(turn: Turn, act: ResumeRun) -> None:
-    """Go on with a paused run, also with one that was held for a fault."""
+    """Resume a run that is paused, or held because of a fault."""
     run = action_targets.find_run(turn, act)
     if run is None:
         return
@@ -123,7 +123,7 @@ def resume_run(turn: Turn, act: ResumeRun) -> None:
 
 
 def cancel_task(turn: Turn, act: CancelTask) -> None:
-    """End one task; its descendants follow when they hear of it."""
+    """Cancel one task; its descendants follow by propagation."""
     found = action_targets.find_task(turn, act, act.task_id)
     if found is None:
         return
@@ -132,21 +132,21 @@ def cancel_task(turn: Turn, act: CancelTask) -> None:
         turn.answer(act, Reply.ALREADY, f"the task is {task.state}")
     elif task.worker_id is not None:
         stop_requests.request(turn, task, StopKind.CANCEL, by=act.by, why=act.why or f"cancelled by {act.by}")
-        turn.answer(act, Reply.DONE, "its worker is asked to stop it")
+        turn.answer(act, Reply.DONE, "stop requested from its worker")
     else:
         progress.cancel(turn, run, task, by=act.by, because=act.why or f"cancelled by {act.by}", cause=None)
         turn.answer(act, Reply.DONE)
 
 
 def reopen_task(turn: Turn, act: ReopenTask) -> None:
-    """Start a final task again; a run that was over goes on."""
+    """Restart a final task; a final run becomes active again."""
     action_targets.bring_back(turn, act)
     found = action_targets.find_task(turn, act, act.task_id)
     if found is None:
         return
     run, task = found
     if task.state not in FINAL:
-        turn.answer(act, Reply.REFUSED, f"the task is {task.state}: only one that is over can be retried")
+        turn.answer(act, Reply.REFUSED, f"the task is {task.state}: only a final task can be retried")
         return
     obstacle = _why_no_retry(run, task)
     if obstacle is not None:
@@ -159,7 +159,7 @@ def reopen_task(turn: Turn, act: ReopenTask) -> None:
 
 
 def retry_run(turn: Turn, act: RetryRun) -> None:
-    """Start again all that failed; a run that was over goes on."""
+    """Restart all failed tasks; a final run becomes active again."""
     action_targets.bring_back(turn, act)
     run = action_targets.find_run(turn, act)
     if run is None:
@@ -171,22 +171,22 @@ def retry_run(turn: Turn, act: RetryRun) -> None:
         return
     reopen.retry_failed(turn, run, by=act.by, why=act.why or f"retried by {act.by}")
     turn.drop_spreads(run, SpreadKind.FAIL_FAST)
-    turn.answer(act, Reply.DONE, f"{failed} task{'s' if failed > 1 else ''} started again")
+    turn.answer(act, Reply.DONE, f"{failed} task{'s' if failed > 1 else ''} restarted")
 
 
 def _why_no_retry(run: RunMemory, task: Task | None = None) -> str | None:
-    """Why what is over can't be started again now."""
+    """Why tasks can't be restarted now; None if they can."""
     if run.run.cancelled_by is not None or run.run.timed_out:
-        return "the run is being ended: its tasks can be retried once that is done"
+        return "the run is being cancelled or timed out: retry its tasks once it has ended"
     if task is not None and run.is_replaced(task):
         return f"the task was replaced: {progress.REPLACED}"
     if task is not None and run.is_growing():
-        return "the run is still growing: its tasks can be retried once that is done"
+        return "tasks are still being added to the run: retry its tasks once that is done"
     return None
 
 
 def clear_task(turn: Turn, act: ClearTask) -> None:
-    """Let a quarantined task run again."""
+    """Release a quarantined task."""
     found = action_targets.find_task(turn, act, act.task_id)
     if found is None:
         return
@@ -194,7 +194,7 @@ def clear_task(turn: Turn, act: ClearTask) -> None:
     if task.state is not S.QUARANTINED:
         turn.answer(act, Reply.REFUSED, f"the task is {task.state}, not {S.QUARANTINED}")
     elif not run.may_start():
-        turn.answer(act, Reply.REFUSED, f"the run is {run.state()}: nothing more of it starts")
+        turn.answer(act, Reply.REFUSED, f"the run is {run.state()}: no task of it may start")
     else:
         turn.touch(task)
         first = task.trail.first_start if task.trail is not None else None
@@ -204,38 +204,39 @@ def clear_task(turn: Turn, act: ClearTask) -> None:
 
 
 def extend_task(turn: Turn, act: ExtendTask) -> None:
-    """Give a running task more time."""
+    """Extend the time limit of a running task."""
     found = action_targets.find_task(turn, act, act.task_id)
     if found is not None:
         turn.answer(act, *timeouts.extend(turn, *found, act))
 
 
 def kill_task(turn: Turn, act: KillTask) -> None:
-    """End the process of a task, which is cancelled then, or runs again. What is under way is brought forward."""
+    """Kill the process of a task, which is then cancelled or queued again. An earlier deadline replaces a later one."""
     found = action_targets.find_task(turn, act, act.task_id)
     if found is None:
         return
     _, task = found
     being_cancelled = task.stop is not None and task.stop.kind is StopKind.CANCEL
     if task.worker_id is None:
-        turn.answer(act, Reply.REFUSED, f"the task is {task.state}: it has no process that could be killed")
+        turn.answer(act, Reply.REFUSED, f"the task is {task.state}: it has no process to kill")
     elif not 0 <= act.grace_seconds <= LONGEST_GRACE_SECONDS:
-        turn.answer(act, Reply.REFUSED, f"the grace must be from 0 to {LONGEST_GRACE_SECONDS:.0f} seconds")
+        turn.answer(act, Reply.REFUSED, f"the grace period must be from 0 to {LONGEST_GRACE_SECONDS:.0f} seconds")
     elif act.again and being_cancelled:
-        turn.answer(act, Reply.REFUSED, "the task is being cancelled: it can be killed, and not run again")
+        turn.answer(act, Reply.REFUSED, "the task is being cancelled: it can be killed, but not queued again")
     else:
         kind = StopKind.EVICT if act.again else StopKind.CANCEL
         grace, why = timedelta(seconds=act.grace_seconds), act.why or f"killed by {act.by}"
         if stop_requests.kill(turn, task, kind, by=act.by, why=why, grace=grace):
-            turn.answer(act, Reply.DONE, f"its worker is asked to kill it{' and it runs again' if act.again else ''}")
+            then = "; the task will be queued again" if act.again else ""
+            turn.answer(act, Reply.DONE, f"kill requested from its worker{then}")
         else:
-            turn.answer(act, Reply.ALREADY, "its worker has been asked to kill it by then")
+            turn.answer(act, Reply.ALREADY, "its worker already has to kill it by then")
 
 
 def save_checkpoint(turn: Turn, act: SaveCheckpoint) -> None:
-    """Put a document in the place of a task's checkpoint, if that is the one that is expected there.
+    """Replace the checkpoint of a task, if it is the expected one.
 
-    While an attempt is under way nobody saves in the name of an older one.
+    While an attempt runs, only that attempt may save.
     """
     found = action_targets.find_task(turn, act, act.task_id)
     if found is None:
@@ -243,23 +244,23 @@ def save_checkpoint(turn: Turn, act: SaveCheckpoint) -> None:
     run, task = found
     known = audit_entries.digest(run.checkpoints.get(task.position))
     if task.state in FINAL:
-        turn.answer(act, Reply.REFUSED, f"the task is {task.state}: no attempt of it would find a checkpoint")
+        turn.answer(act, Reply.REFUSED, f"the task is {task.state}: no attempt will read a checkpoint")
     elif task.attempt_id not in (None, act.attempt_id):
-        turn.answer(act, Reply.REFUSED, f"the attempt is another: {task.attempt_id} is under way")
+        turn.answer(act, Reply.REFUSED, f"attempt {task.attempt_id} is running")
     elif act.expected is not None and act.expected != known:
-        turn.answer(act, Reply.REFUSED, f"the checkpoint is another: {known or 'there is none'}")
+        turn.answer(act, Reply.REFUSED, f"the checkpoint has changed: {known or 'there is none'}")
     else:
         turn.save_checkpoint(task, act.attempt_id, act.document)
         turn.answer(act, Reply.DONE, digest_of(act.document))
 
 
 def change_priority(turn: Turn, act: ChangePriority) -> None:
-    """Give a run another priority at once, and its tasks that are not over as a spread. What runs goes on."""
+    """Change the priority of a run at once, and of its open tasks by a bulk operation. Running tasks continue."""
     run = action_targets.find_run(turn, act)
     if run is None:
         return
     if run.run.priority is act.priority:
-        turn.answer(act, Reply.ALREADY, f"the run has {act.priority.name}")
+        turn.answer(act, Reply.ALREADY, f"the run already has priority {act.priority.name}")
         return
     detail = action_targets.change_of(run.run.priority, act.priority)
     bulk_operations.prioritise(turn, run, act.priority, by=act.by, why=act.why or f"{detail}, by {act.by}")

@@ -1,8 +1,7 @@
-"""What the audit log says of an act besides how it ended: what its subject was like before (SEC-4). And what it says of
-the one act that is a shard's own.
+"""Audit entries: the previous state of an action's target (SEC-4), and the one action of the shard itself.
 
-The entry comes with the act (`Asked.audit`), and leaves with the answer (`Turn.answer`). Everything here is in memory,
-or in the rows that were looked up for the act.
+The entry arrives with the action (`Asked.audit`), and leaves with the reply (`Turn.answer`). Everything here is in
+memory, or in the rows that were looked up for the action.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _ENCODER = msgspec.json.Encoder()
 
 
 def with_before(memory: ShardMemory, asked: _A) -> _A:
-    """The act, whose entry says what its subject is like now, if that is known."""
+    """Add the current state of the target to the audit entry of an action, if it is known."""
     if asked.audit is None:
         return asked
     before = _of_worker(memory, asked) if isinstance(asked, WorkerAct) else _of_run(memory, asked)
@@ -39,7 +38,7 @@ def _of_worker(memory: ShardMemory, act: WorkerAct) -> dict[str, str]:
 
 
 def _of_run(memory: ShardMemory, asked: Asked) -> dict[str, str]:
-    """The state of the task that an act names, or else of the run; and what else the act changes."""
+    """The state of the action's task, or else of its run, and what else the action changes."""
     if not isinstance(asked, Act):
         return {}
     run, task = memory.runs.get(asked.run_id), memory.find(getattr(asked, "task_id", ""))
@@ -55,7 +54,7 @@ def _of_run(memory: ShardMemory, asked: Asked) -> dict[str, str]:
 
 
 def escalation(run: Run, was: Priority, why: str) -> AuditEntry:
-    """What the log says of a run that the shard itself gave another priority, once in a generation (PLC-11)."""
+    """Audit entry of a priority escalation by the shard itself, once per generation (PLC-11)."""
     return AuditEntry(
         id=f"escalation_{run.id}_{run.generation}", tenant=run.tenant, actor="shard", source="", act="escalate_run",
         object=run.id, why=why, before=_ENCODER.encode({"priority": was.name}).decode(),
@@ -64,5 +63,5 @@ def escalation(run: Run, was: Priority, why: str) -> AuditEntry:
 
 
 def digest(document: str | None) -> str:
-    """What tells a checkpoint from others; empty if there is none."""
+    """Digest of a checkpoint; empty if there is none."""
     return "" if document is None else digest_of(document)

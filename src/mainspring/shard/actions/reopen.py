@@ -1,4 +1,4 @@
-"""A person's retry: a final task starts again, with all that was cancelled or skipped because of it (STA-1)."""
+"""Manual retry: restart a final task, and all that was cancelled or skipped because of it (STA-1)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from mainspring.shard.tasks import progress
 from mainspring.shard.turn import Turn
 
 S = TaskState
-_LIST_IS_MADE_AGAIN = "what gives its list was started again"
+_LIST_IS_MADE_AGAIN = "the source of its list was restarted"
 
 
 def retry(turn: Turn, run: RunMemory, task: Task, *, by: str, why: str) -> None:
-    """Start `task` again now, and the others as a spread."""
+    """Restart `task` now, and the others by a bulk operation."""
     row = run.run
     if row.failed_task == task.id or row.failed_task is None or turn.memory.find(row.failed_task) is None:
         row.failed_task = None
@@ -29,7 +29,7 @@ def retry(turn: Turn, run: RunMemory, task: Task, *, by: str, why: str) -> None:
 
 
 def retry_failed(turn: Turn, run: RunMemory, *, by: str, why: str) -> None:
-    """Start all tasks again that failed, with what was ended because of them, as a spread."""
+    """Restart all failed tasks, and what ended because of them, by a bulk operation."""
     run.run.failed_task = None
     run.run.because = why
     turn.mark(run)
@@ -42,7 +42,7 @@ def watch_below(run: RunMemory, task: Task) -> None:
 
 
 def follows(memory: ShardMemory, run: RunMemory, task: Task, retried: str) -> bool:
-    """Whether a task starts again because `retried` does; because all that failed do, if that is empty."""
+    """Whether a task restarts because `retried` does, or, if that is empty, because all failed tasks do."""
     if not retried:
         return _follows_failures(memory, task)
     if task.state not in (S.CANCELLED, S.SKIPPED) or task.id == retried:
@@ -51,7 +51,7 @@ def follows(memory: ShardMemory, run: RunMemory, task: Task, retried: str) -> bo
 
 
 def _follows_failures(memory: ShardMemory, task: Task) -> bool:
-    """Whether a task failed, or was ended because of one that did, which may have been started again by now."""
+    """Whether a task failed, or ended because of a failed one, which may have been restarted by now."""
     if task.state in UNSUCCESSFUL:
         return True
     cause = memory.find(task.cause) if task.cause is not None else None
@@ -63,7 +63,7 @@ def _follows_failures(memory: ShardMemory, task: Task) -> bool:
 
 
 def retire(turn: Turn, run: RunMemory, task: Task, *, by: str) -> None:
-    """A task whose maker was started again has to go."""
+    """End a task whose creator was restarted."""
     turn.replace(task)
     if task.state in FINAL:
         return
@@ -74,16 +74,16 @@ def retire(turn: Turn, run: RunMemory, task: Task, *, by: str) -> None:
 
 
 def spare(turn: Turn, task: Task, retried: str) -> None:
-    """Take back a request to give a task back that was made because `retried` had failed."""
+    """Withdraw a stop request that was made because `retried` had failed."""
     if task.stop is not None and task.stop.cause == retried:
         turn.touch(task)
         task.stop = None
 
 
 def reopen_cause(turn: Turn, run: RunMemory, task: Task, *, by: str, because: str) -> None:
-    """Where all that failed starts again: start the failure again that a task ended because of, before that task.
+    """When all failed tasks restart: restart the cause of a task's end before the task itself.
 
-    It may stand behind what waits for it: it is one of a fan-out, or an output added it.
+    The cause can have a higher position than the task: a fan-out member, or a task added by an output.
     """
     cause = turn.memory.find(task.cause) if task.cause is not None else None
     if cause is not None and cause.state in UNSUCCESSFUL and not run.is_replaced(cause):
@@ -91,9 +91,9 @@ def reopen_cause(turn: Turn, run: RunMemory, task: Task, *, by: str, because: st
 
 
 def reopen_task(turn: Turn, run: RunMemory, task: Task, *, by: str, because: str) -> None:
-    """Start one final task again: it waits for its upstreams anew, and its children wait for it.
+    """Restart one final task: it waits for its upstreams again, and its children wait for it.
 
-    What it had made, by its output or as the list of another, is replaced.
+    Tasks that it created, by its output or as the list of a fan-out, are replaced.
     """
     if task.state not in FINAL:
         return
@@ -116,7 +116,7 @@ def reopen_task(turn: Turn, run: RunMemory, task: Task, *, by: str, because: str
 
 
 def _wait_again(turn: Turn, run: RunMemory, task: Task, by: str) -> None:
-    """Let the children of a task that was over wait for it again."""
+    """Make the children of an ended task wait for it again."""
     told = run.ripples.pop(task.position, None)
     children = run.children(task.position)
     for position in children if told is None else children[:told]:
@@ -130,7 +130,7 @@ def _wait_again(turn: Turn, run: RunMemory, task: Task, by: str) -> None:
 
 
 def _replace_what_it_made(turn: Turn, run: RunMemory, task: Task, by: str) -> None:
-    """What a task added goes, and lists that came from it are made again. The rows of all that are a spread's work."""
+    """Replace the tasks that a task added, and the fan-outs over its output. Bulk operations update their rows."""
     if run.growth is None:
         return
     changed = run.growth.take_back(run.job, task.position)
@@ -147,7 +147,7 @@ def _replace_lists_from(turn: Turn, run: RunMemory, task: Task, by: str) -> None
 
 
 def _replace_fan_out(turn: Turn, run: RunMemory, template: Task, by: str) -> None:
-    """The list that a task fanned out over is made again. Its own row starts again once it is over as number 0."""
+    """Rebuild the list of a fan-out. The template restarts once it has ended as member 0."""
     fan_out = None if run.growth is None else run.growth.fan_outs.pop(template.position, None)
     if fan_out is None:
         if template.state is S.FAILED:
@@ -169,7 +169,7 @@ def _replace_fan_out(turn: Turn, run: RunMemory, template: Task, by: str) -> Non
 
 
 def _forgive(turn: Turn, run: RunMemory) -> None:
-    """A failure of what is replaced by now stops nothing."""
+    """Clear a failure of a replaced task: it no longer stops the run."""
     failed = None if run.run.failed_task is None else turn.memory.find(run.run.failed_task)
     if failed is not None and run.is_replaced(failed):
         run.run.failed_task = None
@@ -177,7 +177,7 @@ def _forgive(turn: Turn, run: RunMemory) -> None:
 
 
 def _count_again(turn: Turn, run: RunMemory, position: int) -> None:
-    """A task does not need any more what an output had added: it may be free now."""
+    """A task lost a dependency that an output had added: it may be ready now."""
     if position >= len(run.tasks) or run.tasks[position].state in FINAL:
         return
     task = run.tasks[position]

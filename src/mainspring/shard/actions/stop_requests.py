@@ -1,8 +1,8 @@
-"""Asked to stop (STA-8): the request is part of the task's row, committed before the signal, and sent again as needed.
+"""Stop requests (STA-8): part of the task's row, committed before the signal, and sent again as needed.
 
-A task that is asked to stop keeps its state and its room until its worker says that the process is gone, or is lost.
-What has not started is called back (`Recall`); what runs is signalled (`Stop`). A worker that speaks plain HTTP hears
-of it when it next says something of the attempt; what it has not started is taken back at once
+A task that is asked to stop keeps its state and its capacity until its worker reports that the process is gone, or is
+lost. An unstarted attempt is recalled (`Recall`); a running one is signalled (`Stop`). An HTTP worker gets the request
+with the reply to its next call about the attempt; what it has not started is returned at once
 (`shard/workers/claims.py`).
 """
 
@@ -19,14 +19,14 @@ from mainspring.shard.turn import Turn
 GRACE = timedelta(seconds=30)
 """From SIGTERM to SIGKILL."""
 _BACK_TO_THE_QUEUE = frozenset({StopKind.EVICT, StopKind.PREEMPT})
-_NOT_YOURS = "this attempt is no longer yours"
+_NOT_YOURS = "this attempt no longer belongs to this worker"
 
 
 def request(
     turn: Turn, task: Task, kind: StopKind, *, by: str, why: str, cause: str | None = None,
     grace: timedelta = GRACE, preempted_for: Preemptor | None = None,
 ) -> None:  # fmt: skip
-    """Ask a task that a worker holds to stop. A cancel outranks every other reason, and nothing is asked for twice."""
+    """Ask a task that a worker holds to stop. A cancel overrides other reasons; a repeated request is ignored."""
     if task.stop is not None and (task.stop.kind is StopKind.CANCEL or _alike(task.stop.kind, kind)):
         return
     turn.touch(task)
@@ -39,9 +39,10 @@ def request(
 
 
 def kill(turn: Turn, task: Task, kind: StopKind, *, by: str, why: str, grace: timedelta) -> bool:
-    """End the process of a task that a worker holds after so long a grace, as a cancel or an eviction.
+    """Kill the process of a held task after a grace period, as a cancel or an eviction.
 
-    What is under way is brought forward, and never put off. False if it would have ended so, and as soon, anyway.
+    An existing deadline is brought forward, never postponed. False if the task would have ended the same way, and as
+    soon.
     """
     stop, kill_at = task.stop, turn.now + grace
     if stop is None or stop.kind is StopKind.HOLD:
@@ -64,7 +65,7 @@ def _alike(one: StopKind, other: StopKind) -> bool:
 
 
 def signal(turn: Turn, task: Task) -> None:
-    """Send the worker the request that stands in the row."""
+    """Send the worker the stop request in the task's row."""
     worker = turn.memory.workers.get(task.worker_id or "")
     if worker is None or task.stop is None or task.attempt_id is None:
         return
@@ -78,7 +79,7 @@ def signal(turn: Turn, task: Task) -> None:
 
 
 def seconds_lost(turn: Turn, task: Task) -> float:
-    """What would have to be done again if a task ended now: since its start, or since it last saved something."""
+    """Seconds of work lost if a task ended now: since its start, or since its last checkpoint."""
     if task.state is not TaskState.RUNNING or task.started_at is None:
         return 0.0
     since = max(task.started_at, turn.memory.saved_at.get(task.attempt_id or "", task.started_at))
@@ -86,7 +87,7 @@ def seconds_lost(turn: Turn, task: Task) -> float:
 
 
 def disown(turn: Turn, worker_id: str, attempt: str) -> None:
-    """Tell a worker that an attempt is not its own any more (LIV-5)."""
+    """Tell a worker that an attempt no longer belongs to it (LIV-5)."""
     worker = turn.memory.workers.get(worker_id)
     if worker is not None:
         turn.send(worker, Stop(attempt, _NOT_YOURS, 0.0))

@@ -1,11 +1,11 @@
-"""Where the other tasks of a task's run are, as far as that decides where it may go, or should (PLC-2, PLC-3).
+"""Affinity: where the other tasks of a run are, as far as it matters for placement (PLC-2, PLC-3).
 
-    near     where the tasks that it names started last; while none of them has, anywhere
-    apart    where the tasks that it names are now
-    local    where what it needs ran
+    near     where the named tasks started last; anywhere while none of them has
+    apart    where the named tasks are now
+    local    where its upstream tasks ran
     zones    how many tasks of its run each zone has now
 
-A task that fans out stands for all of its tasks. Of many, a few are looked at.
+A fan-out stands for all of its members; of many members a few are checked.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NEAR_LOOKED_AT = 64
 
 
 def kin_of(memory: ShardMemory, task: Task, shape: Shape) -> Kin:
-    """What a task that is about to be placed has to know of the others of its run."""
+    """Affinity facts about the other tasks of its run, for a task that is about to be placed."""
     run = memory.runs[task.run_id]
     if run.run.task_count == 1:
         return NO_KIN
@@ -37,7 +37,7 @@ def kin_of(memory: ShardMemory, task: Task, shape: Shape) -> Kin:
 
 
 def _near(memory: ShardMemory, run: RunMemory, shape: Shape) -> tuple[str, ...] | None:
-    """Of those workers one that is here will do. If all are gone, what was to be near is gone with them."""
+    """Eligible are those of these workers that are here. If all are gone, the affinity is void."""
     named = (run.tasks[place] for name in shape.near for place in run.places(name))
     ran = dict.fromkeys(task.ran_on for task in islice(named, _NEAR_LOOKED_AT) if task.ran_on is not None)
     here = tuple(worker for worker in ran if worker in memory.workers)
@@ -68,7 +68,7 @@ def _upstream(run: RunMemory, task: Task) -> Iterator[int]:
 
 
 def _zones(memory: ShardMemory, run: RunMemory) -> dict[str, int]:
-    """Nothing while no worker of the run has a zone: most fleets have none."""
+    """Empty while no worker of the run has a zone, as in most pools."""
     found: dict[str, int] = {}
     for task in islice(run.live.values(), _SPREAD_LOOKED_AT):
         zone = memory.workers[task.worker_id].zone if task.worker_id in memory.workers else ""

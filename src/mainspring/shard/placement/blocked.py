@@ -1,14 +1,15 @@
-"""Set aside: tasks that are QUEUED, and wait for something that is not room.
+"""Blocked tasks: QUEUED, but waiting for something other than capacity.
 
-    a slot of a group, for their run   its tasks come back when there is one: the most important run first, then the
+    a slot of a group, for their run   released when there is one: the run of the highest priority first, then the
                                        oldest
-    the end of a freeze of their job   all come back when it is over
-    a policy that forbids their run    all come back to be looked at when the rules are others
+    the end of a freeze of their job   all are released when it ends
+    a policy that forbids their run    all are released to be checked again when the rules change
 
-They are in no line, so that they hide nobody behind them, and still count in `FairQueues.depth`. Each comes back to the
-place in its line that it would have if it had never left it. A run with many tasks comes back a part at a time.
+They are in no queue, so that they hide nothing behind them, and still count in `FairQueues.depth`. A released task
+returns to the position in its queue that it would have if it had never left. A run with many tasks returns a part at a
+time.
 
-1. A task is here only while it is QUEUED, has the priority that it came with, and is not in a line.
+1. A task is here only while it is QUEUED, has the priority that it came with, and is not in a queue.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from mainspring.core.placement.task_shapes import Shape
 
 
 class Aside(NamedTuple):
-    """A task that is set aside."""
+    """A blocked task."""
 
     task: Task
     shape: Shape
 
 
 class AsideLine(NamedTuple):
-    """Tasks of one run that are set aside for one reason, as they are counted."""
+    """Tasks of one run that are blocked for one reason, for counts."""
 
     first: Aside
     length: int
@@ -41,37 +42,37 @@ class AsideLine(NamedTuple):
 
 
 class _RunAside(msgspec.Struct, kw_only=True):
-    """What is set aside of one run."""
+    """Blocked tasks of one run."""
 
     priority: Priority
-    """The highest with which it stands in the order."""
+    """The highest priority of its tasks, which orders the run."""
     tasks: dict[str, Aside] = {}
 
 
 class _Waiting(msgspec.Struct, kw_only=True):
-    """All that waits for one thing."""
+    """All tasks blocked on one subject."""
 
     why: str
     runs: dict[str, _RunAside] = {}
     order: list[tuple[Priority, datetime, str]] = []
-    """A heap of the runs; an entry whose run is not here any more is stale."""
+    """A heap of runs; entries of runs that are not here any more are stale."""
 
 
 class Asides:
-    """What is set aside in a shard, by what it waits for."""
+    """Blocked tasks of a shard, by subject."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, _Waiting] = {}
         self._where: dict[str, str] = {}
-        """By task: what it waits for."""
+        """By task: the subject that it is blocked on."""
         self.returning: dict[str, Aside] = {}
-        """By task: it waits for nothing more, and goes back to its line."""
+        """By task: released, and on its way back to its queue."""
 
     def __bool__(self) -> bool:
         return bool(self._where or self.returning)
 
     def put(self, subject: str, why: str, task: Task, shape: Shape) -> None:
-        """Set a task aside that was taken out of its line."""
+        """Block a task that was taken out of its queue."""
         self.discard(task)
         waiting = self._waiting.get(subject)
         if waiting is None:
@@ -86,7 +87,7 @@ class Asides:
         self._where[task.id] = subject
 
     def discard(self, task: Task) -> None:
-        """A task is QUEUED no more, or has another priority."""
+        """Forget a task that has left QUEUED or changed its priority."""
         self.returning.pop(task.id, None)
         subject = self._where.pop(task.id, None)
         if subject is None:
@@ -100,24 +101,24 @@ class Asides:
             del self._waiting[subject]
 
     def has(self, task: Task) -> bool:
-        """Whether a task is set aside, or on its way back."""
+        """Whether a task is blocked, or on its way back."""
         return task.id in self._where or task.id in self.returning
 
     def waits_for(self, task: Task) -> str | None:
-        """What a task waits for that is set aside."""
+        """The subject that a task is blocked on."""
         return self._where.get(task.id)
 
     def subjects(self) -> list[str]:
-        """What something waits for."""
+        """All subjects that tasks are blocked on."""
         return list(self._waiting)
 
     def count_runs(self, subject: str) -> int:
-        """How many runs wait for something."""
+        """Number of runs blocked on a subject."""
         waiting = self._waiting.get(subject)
         return 0 if waiting is None else len(waiting.runs)
 
     def call_back(self, subject: str, runs: int | None = None) -> None:
-        """Let so many runs that wait for something come back; None: all."""
+        """Release a number of runs blocked on a subject; None: all."""
         waiting = self._waiting.get(subject)
         while waiting is not None and waiting.runs and runs != 0:
             run = waiting.runs.pop(heapq.heappop(waiting.order)[2], None)
@@ -131,18 +132,18 @@ class Asides:
             del self._waiting[subject]
 
     def shapes_returning(self) -> list[Shape]:
-        """The shapes of what goes back to its line."""
+        """Shapes of released tasks."""
         return list(dict.fromkeys(aside.shape for aside in self.returning.values()))
 
     def returned(self, most: int) -> list[Aside]:
-        """Take out so many of those that go back to their lines."""
+        """Remove and return released tasks."""
         found = list(islice(self.returning.values(), most))
         for aside in found:
             del self.returning[aside.task.id]
         return found
 
     def waiting(self, subject: str, most: int) -> list[Aside]:
-        """So many of those that wait for something, in the order in which they come back."""
+        """Tasks blocked on a subject, in release order."""
         waiting = self._waiting.get(subject)
         if waiting is None:
             return []
@@ -150,12 +151,12 @@ class Asides:
         return list(islice((aside for run_id in runs for aside in waiting.runs[run_id].tasks.values()), most))
 
     def subject_of(self, task: Task) -> tuple[str, str] | None:
-        """What a task is set aside for, and in words; None if it is not."""
+        """The subject that a task is blocked on, and its description; None if it is not blocked."""
         subject = self._where.get(task.id)
         return None if subject is None else (subject, self._waiting[subject].why)
 
     def lines(self) -> Iterator[AsideLine]:
-        """Every run of which something is set aside, for those who count."""
+        """Every run with blocked tasks, for counts."""
         for waiting in self._waiting.values():
             for run in waiting.runs.values():
                 yield AsideLine(next(iter(run.tasks.values())), len(run.tasks), waiting.why)

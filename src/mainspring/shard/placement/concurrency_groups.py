@@ -1,11 +1,11 @@
-"""Work waits for the limits of its groups (PLC-12): what is free of them, who is let in, what is asked for.
+"""Concurrency and rate groups (PLC-12): what is free, which runs are admitted, what is requested from the store.
 
     concurrency   the shard may use up to its share; the store divides the limit among the pools
     (`core/limits/limit_shares.py`)
     rate          each start spends one of what was taken from the store (`core/limits/rate_grants.py`)
 
-A shape whose group is full is parked, and a run that can't get in is set aside. Both come back when something of the
-limit becomes free: with the end of a lease or a run, with a grant, or with other rules.
+A shape whose group is full is parked, and a run that is not admitted is blocked. Both are released when a part of the
+limit becomes free: when a lease or a run ends, with a grant, or with changed rules.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from mainspring.shard.state.run_state import RunMemory
 from mainspring.shard.turn import Turn
 
 _GIVES_WAY_SECONDS = 3.0
-"""Who has lowered its share for others asks for more only after this, so that they get what was lowered."""
+"""After lowering its share for others a pool requests more only after this time, so that they get it."""
 _ASKS_AGAIN_SECONDS = 1.0
 
 
 def admits_shape(turn: Turn, tenant: str, shape: Shape) -> bool:
-    """Whether the groups of a shape let one more task start; if not, the shape is parked, and more is asked for."""
+    """Whether the groups of a shape let another task start; if not, the shape is parked, and more is requested."""
     memory = turn.memory
     group = _full(memory, shape.groups, turn.now)
     if group is None:
@@ -43,7 +43,7 @@ def admits_shape(turn: Turn, tenant: str, shape: Shape) -> bool:
 
 
 def admits_run(turn: Turn, run: RunMemory, shape: Shape) -> GroupRow | None:
-    """The group of its job that does not let a run start, if one doesn't; more is asked for then. None: it is in."""
+    """The group of its job that keeps a run out, after requesting more; None: the run is admitted."""
     book = turn.memory.groups
     if run.run.id in book.runs:
         return None
@@ -58,9 +58,9 @@ def admits_run(turn: Turn, run: RunMemory, shape: Shape) -> GroupRow | None:
 
 
 def has_slot(turn: Turn, task: Task, shape: Shape) -> bool:
-    """Whether its groups would let a task start that finds no room; if not, more is asked for.
+    """Whether its groups would let a task without capacity start; if not, more is requested.
 
-    Of a rate only for P0, for which room is made: what is taken and not used is lost.
+    Of a rate only for P0, which preempts: unused grants are lost.
     """
     memory, run = turn.memory, turn.memory.runs[task.run_id]
     group = _full(memory, _limits(memory, run, shape), turn.now)
@@ -70,9 +70,9 @@ def has_slot(turn: Turn, task: Task, shape: Shape) -> bool:
 
 
 def held_by(memory: ShardMemory, task: Task, shape: Shape, now: datetime) -> GroupRow | None:
-    """The group that keeps a queued task from starting, for those who ask why it waits.
+    """The group that keeps a queued task from starting, for diagnosis.
 
-    That nothing is left of what this pool was granted is not enough: more is asked for only once there is room.
+    An exhausted grant of this pool is not enough: more is requested only once there is capacity.
     """
     book = memory.groups
     for limit in _limits(memory, memory.runs[task.run_id], shape):
@@ -87,7 +87,7 @@ def held_by(memory: ShardMemory, task: Task, shape: Shape, now: datetime) -> Gro
 
 
 def spend(memory: ShardMemory, limits: Iterable[str]) -> None:
-    """Something starts that counts by these limits: those that are rates have one less left."""
+    """Spend one start of each of these limits that is a rate."""
     for limit in limits:
         purse = memory.groups.purses.get(limit)
         if purse is not None:
@@ -95,12 +95,12 @@ def spend(memory: ShardMemory, limits: Iterable[str]) -> None:
 
 
 def set_aside(turn: Turn, group: GroupRow, task: Task, shape: Shape) -> None:
-    """A task waits until its run is let in."""
+    """Block a task until its run is admitted."""
     turn.set_aside(group.limit, say(group), task, shape)
 
 
 def share_granted(turn: Turn, event: ShareGranted) -> None:
-    """The shard has another part of a limit."""
+    """The shard's share of a limit has changed."""
     book = turn.memory.groups
     if event.stamp != book.stamps.get(event.limit, 0):
         return
@@ -111,19 +111,19 @@ def share_granted(turn: Turn, event: ShareGranted) -> None:
 
 
 def share_wanted(turn: Turn, event: ShareWanted) -> None:
-    """Others need more of a limit: come down as far as use allows it now, and further as it falls."""
+    """Other pools need more of a limit: lower the share as far as usage allows now, and further as it falls."""
     book = turn.memory.groups
     share = book.shares.get(event.limit, 0)
     if event.target < share:
         book.targets[event.limit] = event.target
         _lower(turn, event.limit)
-    else:  # its row may say more, from a grant that came too late to be taken
+    else:  # its row may have more, from a grant that came too late to be applied
         book.targets.pop(event.limit, None)
         _put_down(turn, event.limit, share)
 
 
 def allowance_granted(turn: Turn, event: AllowanceGranted) -> None:
-    """So many more may start under a rate."""
+    """Starts were granted under a rate limit."""
     book, group = turn.memory.groups, turn.memory.rules.groups.get(event.limit)
     book.asked.pop(event.limit, None)
     if group is None or group.per_seconds is None:
@@ -133,22 +133,22 @@ def allowance_granted(turn: Turn, event: AllowanceGranted) -> None:
         book.purses[event.limit] = Purse(left=_purse(turn.memory, event.limit, turn.now) + event.amount, until=until)
         book.freed.add(event.limit)
     more_at = event.more_at
-    if not event.amount and (more_at is None or more_at <= turn.now):  # the answer may have been long on its way
+    if not event.amount and (more_at is None or more_at <= turn.now):  # the reply may have been delayed
         more_at = turn.now + timedelta(seconds=_ASKS_AGAIN_SECONDS)
     if more_at is not None and more_at > turn.now:
         _wait(turn.memory, event.limit, more_at)
 
 
 def limit_due(turn: Turn, timer: TimerDue) -> None:
-    """More of a limit can be asked for."""
+    """More of a limit can be requested."""
     due = turn.memory.groups.not_before.get(timer.subject)
     if due is not None and due <= turn.now:
         del turn.memory.groups.not_before[timer.subject]
         turn.memory.groups.freed.add(timer.subject)
 
 
-def settle(turn: Turn) -> None:
-    """Let those try again who wait for limits of which something may be free, and come down where that was wanted."""
+def apply_freed(turn: Turn) -> None:
+    """Retry what waits for limits that may have been freed, and lower shares that others need."""
     memory = turn.memory
     freed, memory.groups.freed = memory.groups.freed, set()
     for limit in sorted(freed):
@@ -159,9 +159,9 @@ def settle(turn: Turn) -> None:
 
 
 def _call_back(turn: Turn, limit: str) -> None:
-    """Let as many runs come back as can be let in, or ask for more.
+    """Release as many runs as can be admitted, or request more.
 
-    Of a rate one run more: it asks as soon as there is room for it, since what is taken and not used is lost.
+    Of a rate one run more: it requests starts once there is capacity, since unused grants are lost.
     """
     memory, group = turn.memory, turn.memory.rules.groups.get(limit)
     runs = memory.asides.count_runs(limit)
@@ -177,7 +177,7 @@ def _call_back(turn: Turn, limit: str) -> None:
 
 
 def rule(memory: ShardMemory, groups: Mapping[str, GroupRow]) -> None:
-    """Groups are others than `groups` were: what was known of those that changed is asked for anew."""
+    """Apply changed groups: what was known of a changed group is requested again."""
     book, now = memory.groups, memory.rules.groups
     for limit in {*groups, *now, *book.parked}:
         was, row = groups.get(limit), now.get(limit)
@@ -193,21 +193,21 @@ def rule(memory: ShardMemory, groups: Mapping[str, GroupRow]) -> None:
 
 
 def say(group: GroupRow) -> str:
-    """What work waits for that a group does not let start, in words."""
+    """Describe the limit of a group that work waits for."""
     if group.per_seconds is None:
-        return f"group {group.name} lets {group.most} run at a time"
-    return f"group {group.name} lets {group.most} start every {group.per_seconds:g} s"
+        return f"group {group.name} is at its limit of {group.most} at a time"
+    return f"group {group.name} is at its limit of {group.most} starts per {group.per_seconds:g} s"
 
 
 def _limits(memory: ShardMemory, run: RunMemory, shape: Shape) -> tuple[str, ...]:
-    """The limits that a task of a shape is counted by if it starts; those of its run only if that is not in."""
+    """The limits that count a task of a shape when it starts; those of its run only if the run is not admitted yet."""
     if not run.job.spec.groups or run.run.id in memory.groups.runs:
         return shape.groups
     return (*shape.groups, *limits_of(run))
 
 
 def _full(memory: ShardMemory, limits: Iterable[str], now: datetime) -> GroupRow | None:
-    """The first of these limits of which nothing is left."""
+    """The first of these limits that is exhausted."""
     for limit in limits:
         group = memory.rules.groups.get(limit)
         if group is not None and left(memory, group, now) <= 0:
@@ -216,7 +216,7 @@ def _full(memory: ShardMemory, limits: Iterable[str], now: datetime) -> GroupRow
 
 
 def left(memory: ShardMemory, group: GroupRow, now: datetime) -> int:
-    """How many more may start by a limit, as far as this shard was granted it."""
+    """Number of starts left under a limit, as granted to this shard."""
     if group.per_seconds is not None:
         return _purse(memory, group.limit, now)
     book = memory.groups
@@ -229,9 +229,9 @@ def _purse(memory: ShardMemory, limit: str, now: datetime) -> int:
 
 
 def _ask(turn: Turn, group: GroupRow, waiting: int, places: int) -> None:
-    """Ask the store for what is waited for, unless it was asked for, or there is nothing to be had yet.
+    """Request more of a limit, unless requested already or not available yet.
 
-    Of a rate no more than there are places for.
+    Of a rate no more than there are free slots.
     """
     book, limit = turn.memory.groups, group.limit
     if book.not_before.get(limit, turn.now) > turn.now:
@@ -253,8 +253,7 @@ def _want(turn: Turn, limit: str, wanted: int) -> None:
 
 
 def _lower(turn: Turn, limit: str) -> None:
-    """Give up what is not used of a share that is to come down, in this batch; nothing is asked for until others had
-    time to take it."""
+    """Give up the unused part of a share in this batch; request nothing until others had time to take it."""
     book = turn.memory.groups
     share, used = book.shares.get(limit, 0), book.use.get(limit, 0)
     lower = max(book.targets[limit], used)
@@ -270,8 +269,7 @@ def _lower(turn: Turn, limit: str) -> None:
 
 
 def _put_down(turn: Turn, limit: str, granted: int) -> None:
-    """Say in the rows that the shard's part is no larger than this. A grant that is on its way will not be taken, and
-    what is wanted is wanted anew."""
+    """Write the share to the rows. A grant on its way will not be applied, and pending requests are repeated."""
     memory = turn.memory
     book = memory.groups
     book.shares[limit] = granted

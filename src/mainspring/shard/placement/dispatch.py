@@ -1,8 +1,8 @@
-"""From the queues to the workers (PLC-1, PLC-4, PLC-10), and back from a group when somebody more important waits.
+"""Dispatch: from the queues to the workers (PLC-1, PLC-4, PLC-10), and recall of groups for higher priorities.
 
-Strict priority, then the tenant that is next (`shard/placement/fair_share.py`), then its oldest task. One decision
-serves a group of short tasks of one shape. A shape that finds no room is parked, so that it hides nothing behind it;
-what may not start though there may be room is for `shard/placement/gates.py` to say.
+Strict priority, then tenant order (`shard/placement/fair_share.py`), then the oldest task. One decision serves a group
+of short tasks of one shape. A shape that finds no capacity is parked, so that it hides nothing behind it.
+`shard/placement/gates.py` decides what may not start even if there is capacity.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from mainspring.shard.workers import claims
 
 S = TaskState
 _MOST_PASSES = 16
-"""From the highest priority to the lowest in one turn."""
+"""Passes from the highest priority to the lowest in one turn."""
 
 
 def place(turn: Turn, only: Shape | None = None) -> bool:
-    """Give waiting tasks to workers, as long as there is room and the turn's budget lasts; False if more can be done.
+    """Place waiting tasks on workers while there is capacity and budget; False if more can be placed.
 
-    Where room that was kept becomes free on the way, it is for the most important that it could help: all begins again.
+    Reserved capacity that becomes free on the way goes to the highest priority that it helps: dispatch starts over.
     """
     claims.take_back(turn)
     is_done = _place_all(turn, only)
@@ -47,7 +47,7 @@ def place(turn: Turn, only: Shape | None = None) -> bool:
 
 def _place_all(turn: Turn, only: Shape | None) -> bool:
     memory = turn.memory
-    concurrency_groups.settle(turn)
+    concurrency_groups.apply_freed(turn)
     turn.put_back()
     if gates.freezes_all(memory, turn.now) is not None:
         return True
@@ -62,7 +62,7 @@ def _place_all(turn: Turn, only: Shape | None) -> bool:
 
 
 def _place_levels(turn: Turn, only: Shape | None) -> None:
-    """One priority after another, until shapes are woken."""
+    """Dispatch one priority after another, until parked shapes are woken."""
     memory = turn.memory
     woken = memory.queues.woken
     for priority in Priority:
@@ -78,7 +78,7 @@ def _place_levels(turn: Turn, only: Shape | None) -> None:
 
 
 def _place_level(turn: Turn, priority: Priority, only: Shape | None, woken: int) -> None:
-    """One room at a time, each for the tenant that is next by then. Who may have nothing now is passed over."""
+    """Give one lease at a time to the first tenant in order. Tenants that may not start anything are skipped."""
     memory = turn.memory
     heads = Heads(memory.queues, priority, only)
     tenants = NextTenants(turn, priority, heads, memory.queues.tenants(priority, only=only))
@@ -101,7 +101,7 @@ def _place_level(turn: Turn, priority: Priority, only: Shape | None, woken: int)
 
 
 def _place_kept(turn: Turn, priority: Priority, only: Shape | None) -> None:
-    """Lines whose kept room is there are placed in it, also if nobody else of their shape finds any."""
+    """Place queues whose reservation is ready, even if no other task of their shape finds capacity."""
     memory = turn.memory
     for line in [line for line in memory.come if line[0] is priority and only in (None, line[2])]:
         _, tenant, shape = line
@@ -115,11 +115,11 @@ def _place_kept(turn: Turn, priority: Priority, only: Shape | None) -> None:
 
 
 def _place_one(turn: Turn, priority: Priority, tenant: str, shape: Shape) -> None:
-    """Give the oldest tasks of a line one room, or park its shape."""
+    """Place the oldest tasks of a queue in one lease, or park its shape."""
     memory = turn.memory
     worker = _choose(turn, priority, tenant, shape)
     if worker is None:
-        why = f"no worker has room for {shape}"
+        why = f"no worker has free capacity for {shape}"
         decision_log.no_room(turn, priority, tenant, shape)
         memory.park(shape, why)
         for other in memory.queues.as_full(priority, shape) if shape.run else ():
@@ -140,7 +140,7 @@ def _place_one(turn: Turn, priority: Priority, tenant: str, shape: Shape) -> Non
 
 
 def _choose(turn: Turn, priority: Priority, tenant: str, shape: Shape) -> Worker | None:
-    """The worker for the oldest task of a line: where room is kept for it, or the best that has room."""
+    """Choose the worker for the oldest task of a queue: its reservation, or the best one with capacity."""
     memory = turn.memory
     kept = reservations.ready(turn, priority, tenant, shape)
     head = memory.queues.first(priority, tenant, shape) if kept is None else None
@@ -160,7 +160,7 @@ def _choose(turn: Turn, priority: Priority, tenant: str, shape: Shape) -> Worker
 
 
 def _group_size(turn: Turn, priority: Priority, tenant: str, shape: Shape) -> int:
-    """A group only where more tasks wait than there are free places: otherwise each gets a place of its own."""
+    """Size of a group: more than one only if more tasks wait than there are free slots."""
     if shape.group_size == 1:
         return 1
     memory = turn.memory
@@ -194,16 +194,16 @@ def _assign(turn: Turn, worker: Worker, shape: Shape, tasks: list[Task]) -> None
     concurrency_groups.spend(memory, shape.groups)
     failure_throttle.started(memory, lease.tenant, len(tasks))
     room = shape.resources
-    needs = Offer(room.cpu_millis, room.memory_bytes, room.gpus, room.disk_bytes)
+    offer = Offer(room.cpu_millis, room.memory_bytes, room.gpus, room.disk_bytes)
     if worker.wants is not None:
-        claims.hand_over(turn, worker, lease, group[0], needs)
+        claims.hand_over(turn, worker, lease, group[0], offer)
         return
     memory.set_length(memory.tuning.receipt_seconds, TimerDue(kind=TimerKind.RECEIPT, subject=lease.id))
-    turn.send(worker, Assign(lease.id, tuple(group), needs))
+    turn.send(worker, Assign(lease.id, tuple(group), offer))
 
 
 def _forget_start(task: Task) -> None:
-    """Another attempt begins: when the first one started is still to be known at the end of the run."""
+    """Clear the state of the previous attempt; the start of the first one is kept for the end of the run."""
     if task.started_at is not None or (task.trail is not None and task.trail.preempted_for is not None):
         trail = task.trail or Trail()
         task.trail = replace(trail, first_start=trail.first_start or task.started_at, preempted_for=None)
@@ -228,12 +228,12 @@ def _assignment(memory: ShardMemory, task: Task, attempt_id: str, memory_bytes: 
 
 
 def _instant(at: datetime) -> str:
-    """An instant as workers read it."""
+    """Format an instant for workers."""
     return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def _call_back_for(turn: Turn, priority: Priority, shape: Shape) -> None:
-    """Recall the rest of one group of lower priority that holds room which this shape could use."""
+    """Recall the rest of one group of lower priority that holds capacity for this shape."""
     for lease in turn.memory.leases.values():
         if lease.priority > priority and not lease.recalled and shape.resources.fits(lease.shape.resources):
             waiting = tuple(attempt for attempt, task in lease.members.items() if task.state is S.ASSIGNED)

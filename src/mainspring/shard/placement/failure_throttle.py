@@ -1,5 +1,5 @@
-"""A tenant that has used up its budget of failures starts only so many tasks in each second, until fewer of the last
-hour failed (ADM-5). P0 is not held by it."""
+"""Throttle for tenants over their failure budget: a limited number of starts per second, until fewer tasks of the last
+hour failed (ADM-5). P0 is exempt."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mainspring.shard.turn import Turn
 
 
 def most_starts(turn: Turn, tenant: str) -> int | None:
-    """How many tasks of a tenant may be started now; None: as many as there is room for."""
+    """Number of tasks that a tenant may start now; None: no limit."""
     memory = turn.memory
     if not memory.failures.has(tenant):
         return None
@@ -33,25 +33,25 @@ def most_starts(turn: Turn, tenant: str) -> int | None:
 
 
 def started(memory: ShardMemory, tenant: str, tasks: int) -> None:
-    """So many tasks of a tenant have been placed."""
+    """Charge started tasks to the throttle of a tenant."""
     throttle = memory.throttles.get(tenant)
     if throttle is not None:
         throttle.bucket.take(tasks)
 
 
 def is_used_up(memory: ShardMemory, tenant: str, now: datetime) -> bool:
-    """Whether more tasks of a tenant failed in the last hour than it may have fail."""
+    """Whether a tenant has used up its failure budget of the last hour."""
     return memory.failures.count(tenant, now) >= max(1, memory.rules.quota(tenant, now).failures_per_hour)
 
 
 def holds(memory: ShardMemory, tenant: str, now: datetime) -> bool:
-    """Whether a tenant that has used up its budget may start nothing at this moment."""
+    """Whether a throttled tenant may start nothing right now."""
     throttle = memory.throttles.get(tenant)
     return throttle is not None and is_used_up(memory, tenant, now) and not throttle.bucket.left(memory.life)
 
 
 def say(memory: ShardMemory, tenant: str, now: datetime) -> str:
-    """Why a tenant is throttled, in words."""
+    """Describe why a tenant is throttled."""
     failed, allowed = memory.failures.count(tenant, now), memory.rules.quota(tenant, now).failures_per_hour
     per_second = memory.tuning.throttled_starts_per_second
-    return f"{failed} of its tasks failed within an hour, and {allowed} may: {per_second} start in each second"
+    return f"{failed} of its tasks failed within an hour (budget {allowed}): limited to {per_second} starts per second"

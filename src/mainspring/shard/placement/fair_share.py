@@ -1,9 +1,9 @@
-"""Who is next within a priority (PLC-4, PLC-5): tenants within their guarantee first, then by weighted share.
+"""Fair share: tenant order within a priority (PLC-4, PLC-5): within guarantee first, then by weighted dominant share.
 
-A tenant's share is the largest part that its live leases take of any one resource of the pool, and half a room more,
-divided by its weight. Rooms are whole: by what each has, those of small weight would have most of a room too much, by
-what each would have with the next one, too little (as seats of a parliament, by Adams and by Jefferson). Halfway
-between is Webster's way, which favours nobody. Of those who are equal, whoever had less before is next.
+A tenant's share is the largest fraction of any one resource of the pool that its live leases use, plus half a lease,
+divided by its weight. Leases are whole: by current usage, tenants of small weight would have most of a lease too much,
+by usage with the next lease, too little (as in the apportionment of seats by Adams and by Jefferson). Halfway between
+is Webster's method, which is neutral. Ties are broken by recent usage: less goes first.
 """
 
 from __future__ import annotations
@@ -22,14 +22,13 @@ from mainspring.shard.state.memory import ShardMemory
 from mainspring.shard.turn import Turn
 
 Place = tuple[bool, float, float]
-"""Whether one more room would be beyond its guarantee, its weighted share, and what it had before: the smallest is
-next."""
+"""Sort key: beyond its guarantee with the next lease, weighted share, recent usage. The lowest is next."""
 
 
 def place_of(
     memory: ShardMemory, priority: Priority, tenant: str, now: datetime, next_shape: Shape | None = None
 ) -> Place:
-    """Where a tenant stands at a priority, whose next room is of this shape, or unknown."""
+    """Rank of a tenant at a priority; `next_shape` is the shape of its next lease, if known."""
     had = memory.past_use[priority].of(tenant)
     use, rooms = memory.use.get(tenant, NOTHING), memory.lease_counts.get(tenant, 0)
     share = dominant_share(use, memory.capacity) * (1 + 0.5 / rooms) if rooms else 0.0
@@ -41,10 +40,10 @@ def place_of(
 
 
 class NextTenants:
-    """The tenants of one priority while their lines are tried, whoever is next first.
+    """The tenants of one priority in dispatch order, while their queues are tried.
 
-    Those that have nothing and were promised nothing stand by what they had before. With thousands of tenants nearly
-    all are these, and they are gone through as far as a turn comes. Whoever has something stands behind them all.
+    Tenants without leases and guarantees rank by recent usage. With thousands of tenants nearly all are of this kind,
+    and they are visited lazily, as far as a turn gets. Tenants with leases rank behind all of them.
     """
 
     def __init__(self, turn: Turn, priority: Priority, heads: Heads, tenants: AbstractSet[str]) -> None:
@@ -57,24 +56,24 @@ class NextTenants:
         heapq.heapify(self._others)
         self._line = iter(self._past.least_first(tenants))
         self._met: list[str] = []
-        """Those on the way so far that have something."""
+        """Tenants visited so far that have leases."""
         self._new = self._next_new()
 
     def first(self) -> str | None:
-        """Who is next; None: nobody is left."""
+        """The next tenant; None: no tenant is left."""
         if self._is_new_next():
             return self._new
         return self._others[0][1] if self._others else None
 
     def drop(self) -> None:
-        """Whoever was next gets no more for now."""
+        """Remove the head tenant for this turn."""
         if self._is_new_next():
             self._new = self._next_new()
         else:
             heapq.heappop(self._others)
 
     def move(self) -> None:
-        """Whoever was next got something, or its next line is another: it may stand elsewhere."""
+        """Re-rank the head tenant after it was served or its head queue changed."""
         if self._new is not None and self._is_new_next():
             if self._new in self._turn.memory.lease_counts:
                 self._past.serve(self._new)
@@ -84,7 +83,7 @@ class NextTenants:
             heapq.heapreplace(self._others, self._entry(self._others[0][1]))
 
     def _next_new(self) -> str | None:
-        """The next that has nothing and was promised nothing. None: no more has, and all others have their places."""
+        """The next tenant without leases and guarantees. None: there are no more, and all others are ranked."""
         rooms = self._turn.memory.lease_counts
         for tenant in self._line:
             if tenant not in rooms and tenant not in self._promised:
@@ -102,7 +101,7 @@ class NextTenants:
         return not self._others or self._others[0][0] >= (True, 0.0, self._past.of(self._new))
 
     def _entry(self, tenant: str) -> tuple[Place, str]:
-        """Where a tenant stands with what it would place next."""
+        """Rank a tenant with what it would place next."""
         memory, now = self._turn.memory, self._turn.now
         row = memory.rules.quotas.get(tenant)
         is_promised = row is not None and row.at(now).guaranteed != NOTHING
@@ -111,10 +110,10 @@ class NextTenants:
 
 
 def tenants_here(memory: ShardMemory) -> list[str]:
-    """Those that have something here, or wait for it."""
+    """Tenants with leases or queued tasks."""
     return sorted({*(tenant for _, tenant in memory.queues.depth), *memory.use})
 
 
 def weight_of(memory: ShardMemory, tenants: Iterable[str], now: datetime) -> float:
-    """What these tenants weigh together: by its part of that, each is entitled to its part of the pool."""
+    """Total weight of these tenants: each is entitled to its part of the pool by weight."""
     return sum(memory.rules.quota(tenant, now).weight for tenant in tenants)

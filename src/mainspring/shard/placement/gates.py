@@ -1,12 +1,12 @@
-"""What keeps a tenant, or a task, from being placed though there may be room: freezes, quotas, budgets, policies.
+"""Gates: freezes, quotas, failure budgets and policies that prevent placement even if there is capacity.
 
     a freeze of everything, or of the pool   nothing is placed
-    a freeze of a tenant, its quota, or      the tenant is passed over; by a quota never for its P0 (PLC-4)
-    its budget of failures
-    a freeze of a job, a policy, a group     the task is set aside (`shard/placement/blocked.py`)
+    a freeze of a tenant, its quota, or      the tenant is skipped; P0 is exempt from quotas (PLC-4)
+    its failure budget
+    a freeze of a job, a policy, a group     the task is blocked (`shard/placement/blocked.py`)
     of its job
 
-Each answers in words, for those who ask why something waits. Running work goes on, whatever is decided.
+Each has a description for diagnosis. Running tasks are not affected.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from mainspring.shard.state.run_state import RunMemory
 from mainspring.shard.turn import Turn
 
 POLICY, FREEZE = "policy:", "freeze:"
-"""What tasks are set aside for begins with this."""
+"""Prefixes of the subjects that tasks are blocked on."""
 
 
 def freezes_all(memory: ShardMemory, now: datetime) -> str | None:
-    """What keeps everything here from starting."""
+    """The freeze of everything in this pool."""
     frozen = memory.rules.freeze_of_all(now) if memory.rules.freezes else None
     return None if frozen is None else str(frozen)
 
 
 def freezes(memory: ShardMemory, tenant: str, now: datetime) -> str | None:
-    """What keeps all of a tenant's tasks from starting."""
+    """The freeze of all tasks of a tenant."""
     frozen = freeze_over(memory, tenant, now)
     return None if frozen is None else str(frozen)
 
 
 def freeze_over(memory: ShardMemory, tenant: str, now: datetime) -> FreezeRow | None:
-    """The freeze that keeps all of a tenant's tasks from starting, if there is one."""
+    """The freeze that applies to all tasks of a tenant, if any."""
     frozen = memory.frozen_tenants.get(tenant)
     if frozen is not None and frozen.holds_at(now):
         return frozen
@@ -49,7 +49,7 @@ def freeze_over(memory: ShardMemory, tenant: str, now: datetime) -> FreezeRow | 
 
 
 def passes_over(turn: Turn, priority: Priority, tenant: str) -> bool:
-    """Whether nothing of a tenant's may be started at a priority now."""
+    """Whether no task of a tenant may start at a priority now."""
     if turn.memory.frozen_tenants and freezes(turn.memory, tenant, turn.now) is not None:
         return True
     return priority is not Priority.P0 and failure_throttle.most_starts(turn, tenant) == 0
@@ -58,7 +58,7 @@ def passes_over(turn: Turn, priority: Priority, tenant: str) -> bool:
 def exceeds(
     memory: ShardMemory, priority: Priority, tenant: str, shape: Shape, now: datetime, kept: Sequence[Resources] = ()
 ) -> str | None:
-    """The limit of its quota that a tenant would be beyond with one more room of this shape, and these beside it."""
+    """The quota limit that a tenant would exceed with one more lease of this shape, and with these resources."""
     if priority is Priority.P0 or tenant not in memory.rules.quotas:
         return None
     use = sum(kept, start=memory.use.get(tenant, NOTHING) + shape.resources)
@@ -66,12 +66,12 @@ def exceeds(
 
 
 def never_fits(memory: ShardMemory, tenant: str, shape: Shape, now: datetime) -> bool:
-    """Whether a task of this shape alone is more than its tenant may use."""
+    """Whether a single task of this shape exceeds the tenant's quota."""
     return excess(memory.rules.quota(tenant, now), shape.resources, 1) is not None
 
 
 def admit(turn: Turn, shape: Shape, tasks: list[Task]) -> list[Task]:
-    """Those of these tasks, taken out of a line, whose runs may start something. The others are set aside."""
+    """Those of these dequeued tasks whose runs may start tasks. The others are blocked."""
     memory = turn.memory
     looks_at_jobs = bool(memory.frozen_jobs or memory.rules.policies)
     admitted = []
@@ -90,25 +90,25 @@ def admit(turn: Turn, shape: Shape, tasks: list[Task]) -> list[Task]:
 
 
 def hinders_run(memory: ShardMemory, run: RunMemory, now: datetime) -> tuple[str, str] | None:
-    """A freeze of its job, or a policy, that keeps a run from starting anything: what to wait for, and in words."""
+    """A freeze of its job, or a policy, that keeps a run from starting tasks: the subject, and its description."""
     frozen = memory.frozen_jobs.get(run.subject()) if memory.frozen_jobs else None
     if frozen is not None and frozen.holds_at(now):
         return freeze_of_job(run.subject()), str(frozen)
     policy = memory.rules.forbids(run.job.spec.labels)
-    return None if policy is None else (f"{POLICY}{run.job.id}", f"policy {policy.name} keeps it out of this pool")
+    return None if policy is None else (f"{POLICY}{run.job.id}", f"policy {policy.name} does not allow it in this pool")
 
 
 def freeze_of_job(subject: str) -> str:
-    """What tasks of a frozen job wait for."""
+    """Subject of tasks blocked by a freeze of their job."""
     return f"{FREEZE}{subject}"
 
 
 def say_excess(memory: ShardMemory, tenant: str, limit: str, now: datetime) -> str:
-    """A limit of its quota that one more task of a tenant would exceed, in words."""
+    """Describe a quota limit that one more task of a tenant would exceed."""
     quota = memory.rules.quota(tenant, now)
     if limit not in NAMES:
         tasks = "1 task" if quota.max_tasks == 1 else f"{quota.max_tasks} tasks"
-        return f"its quota is {tasks} at a time, and it has {memory.lease_counts.get(tenant, 0)}"
+        return f"it has {memory.lease_counts.get(tenant, 0)} of {tasks} at a time"
     most = getattr(quota.guaranteed, limit) + (getattr(quota.burst, limit) or 0)
     used = getattr(memory.use.get(tenant, NOTHING), limit)
-    return f"its quota is {say_amount(limit, most)}, and it uses {say_amount(limit, used)}"
+    return f"it uses {say_amount(limit, used)} of {say_amount(limit, most)}"

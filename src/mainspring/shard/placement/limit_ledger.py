@@ -1,9 +1,9 @@
-"""What a shard counts by the limits of groups (PLC-12): in use, granted to it, asked for, and who waits.
+"""Ledger of group limits in a shard (PLC-12): used, granted, requested, and what waits.
 
-1. `use` is how many live leases and runs that are in count by a limit, whether or not its group is defined.
-2. A run is in from its first placement until it is over. That can be told from its rows: one of its tasks was assigned
+1. `use` is how many live leases and admitted runs count by a limit, whether or not its group is defined.
+2. A run is admitted from its first placement until it ends. That is derived from its rows: a task of it was assigned
    after the run was adopted.
-3. The rest is this leader's own: what it was granted is in the rows, and what it waits for is asked for again.
+3. The rest belongs to this leader: what was granted is in the rows, and pending requests are repeated.
 """
 
 from __future__ import annotations
@@ -20,47 +20,47 @@ from mainspring.shard.state.run_state import RunMemory
 
 
 class Purse(msgspec.Struct, kw_only=True):
-    """What is left of a rate's allowances that were taken from the store."""
+    """Unspent starts of a rate limit that were taken from the store."""
 
     left: int
     until: datetime
-    """Counts no more then (`core.allowances.KEPT_PART`)."""
+    """Void from then on (`core.allowances.KEPT_PART`)."""
 
 
 class GroupBook:
-    """The counts of one shard."""
+    """Usage of group limits by one shard."""
 
     def __init__(self) -> None:
         self.use: dict[str, int] = {}
         self.runs: dict[str, tuple[str, ...]] = {}
-        """By run that is in: the limits that count it."""
+        """By admitted run: the limits that count it."""
         self.shares: dict[str, int] = {}
-        """Of the limits of concurrency groups: how many this shard may use."""
+        """Of concurrency groups: how many this shard may use."""
         self.stamps: dict[str, int] = {}
-        """How often this shard has lowered a share: a grant from before is not to be taken."""
+        """How often this shard has lowered a share: an older grant is dropped."""
         self.targets: dict[str, int] = {}
-        """What a share is to come down to, as use allows it."""
+        """Target of a share that is being lowered, as usage allows."""
         self.purses: dict[str, Purse] = {}
         self.asked: dict[str, int] = {}
-        """What was asked for and is not answered, or not granted whole."""
+        """Requests without a reply, or not granted in full."""
         self.not_before: dict[str, datetime] = {}
-        """Until then nothing is asked for."""
+        """Nothing is requested before that time."""
         self.parked: dict[str, set[Shape]] = {}
         """Shapes that wait for a limit."""
         self.freed: set[str] = set()
-        """Limits of which something may have become free since the last look."""
+        """Limits of which a part may have become free since the last check."""
 
     def load(self, shares: Iterable[ShareRow]) -> None:
-        """Take in what the rows say that this shard was granted."""
+        """Load the shares granted to this shard from rows."""
         self.shares = {row.limit: row.granted for row in shares}
 
     def take(self, limits: Iterable[str]) -> None:
-        """One more counts by these limits."""
+        """Count one more use of these limits."""
         for limit in limits:
             self.use[limit] = self.use.get(limit, 0) + 1
 
     def give_back(self, limits: Iterable[str]) -> None:
-        """One less counts by these limits."""
+        """Count one use of these limits less."""
         for limit in limits:
             self.freed.add(limit)
             if self.use[limit] == 1:
@@ -69,12 +69,12 @@ class GroupBook:
                 self.use[limit] -= 1
 
     def enter(self, run: RunMemory) -> None:
-        """A run counts by the groups of its job from now on."""
+        """Count a run against the groups of its job from now on."""
         limits = self.runs[run.run.id] = limits_of(run)
         self.take(limits)
 
     def leave(self, run_id: str) -> None:
-        """A run is over."""
+        """Stop counting a run that has ended."""
         self.give_back(self.runs.pop(run_id, ()))
 
 
@@ -84,9 +84,9 @@ def limits_of(run: RunMemory) -> tuple[str, ...]:
 
 
 def is_in(run: RunMemory) -> bool:
-    """Whether something of a run has been placed since it was adopted, as its rows say.
+    """Whether a task of a run has been placed since its adoption, according to its rows.
 
-    One that a person started again was adopted then: what was over by that time does not count.
+    A restarted run was adopted again: tasks that ended before do not count.
     """
     since = run.run.adopted_at
     if since is None:

@@ -1,16 +1,15 @@
-"""Room is made for those that find none (PLC-5, PLC-6, PLC-9), and kept for them (`shard/placement/reservations.py`).
+"""Preemption: capacity for starved queues (PLC-5, PLC-6, PLC-9), reserved in `shard/placement/reservations.py`.
 
-A line that finds no room is looked at once its level is placed and before a lower one is: so nobody less important
-takes what could be made room with. By what right its oldest task gets room:
+A starved queue is checked after its priority is dispatched and before a lower one is, so that no lower priority takes
+the capacity. Its oldest task gets capacity by one of these modes:
 
-    P0                             others are stopped: P2, or P1
-    within its tenant's guarantee  what others have on burst is taken back
+    P0                             P2, then P1, is preempted
+    within its tenant's guarantee  burst usage of other tenants is reclaimed
     P1, if set so                  P2 is moved to another worker
-    any, after some seconds        room is kept for the tenant that is next (`shard/placement/starvation_guard.py`)
+    any, after some seconds        capacity is reserved for the next tenant (`shard/placement/starvation_guard.py`)
 
-What can be had without stopping anything is taken first: room that is kept for less important tasks, and the rest of
-groups, which has been called back by then. Each task has one room kept at a time, for `kept_room_seconds`: so often
-others can be asked to go for it, and no more.
+Options that stop nothing come first: reservations of lower priorities, and the recalled rest of groups. A task has one
+reservation at a time, for `kept_room_seconds`, which limits how often it can preempt.
 """
 
 from __future__ import annotations
@@ -41,29 +40,28 @@ from mainspring.core.placement.task_shapes import Shape
 from mainspring.shard import decision_log
 from mainspring.shard.actions import stop_requests
 from mainspring.shard.events import TimerDue, TimerKind
-from mainspring.shard.placement import concurrency_groups, gates, reservations
-from mainspring.shard.placement import starvation_guard as patience
+from mainspring.shard.placement import concurrency_groups, gates, reservations, starvation_guard
 from mainspring.shard.placement.starved_queues import Line
 from mainspring.shard.state.memory import ShardMemory
 from mainspring.shard.turn import Turn
 
 LINES_PER_TURN = 64
 ROOMS_PER_TURN = 8
-"""Of one line: each may cost a look at the whole fleet. The next turn goes on."""
+"""Per queue: each may scan the whole pool. The next turn continues."""
 LOOK_AGAIN_SECONDS = 1.0
-"""After a look that found nothing."""
+"""After a check that found nothing."""
 _MOVES_TO = 64
-"""Workers among which a new place is sought for what would be moved."""
+"""Number of workers considered as targets for moved tasks."""
 _WHY = {
     Mode.TAKE_OVER: "",
     Mode.PREEMPT: "preempted for {winner}",
-    Mode.RECLAIM: "gives back what it had beyond its guarantee, for {winner}",
-    Mode.DEFRAGMENT: "moved to another worker, for {winner}",
+    Mode.RECLAIM: "reclaimed beyond its tenant's guarantee for {winner}",
+    Mode.DEFRAGMENT: "moved to another worker for {winner}",
 }
 
 
 def make_room(turn: Turn, priority: Priority, only: Shape | None = None) -> bool:
-    """Make room for the lines of a level that found none; True if something may be placed now that could not before."""
+    """Make capacity for the starved queues of a priority; True if something may be placed now."""
     memory = turn.memory
     _sweep(memory, priority)
     looks = Looks()
@@ -78,7 +76,7 @@ def make_room(turn: Turn, priority: Priority, only: Shape | None = None) -> bool
 
 
 def _look(turn: Turn, line: Line, looks: Looks) -> bool:
-    """Make room for the oldest tasks of a line that have none; True if some was there at once."""
+    """Make capacity for the oldest tasks of a queue without reservations; True if some is free at once."""
     memory, (priority, tenant, shape) = turn.memory, line
     head = memory.queues.first(priority, tenant, shape)
     if head is None or shape not in memory.queues.parked:
@@ -98,7 +96,7 @@ def _look(turn: Turn, line: Line, looks: Looks) -> bool:
         found = _find_plan(turn, task, over, replace(fleet, use=_lasting_use(turn)), found) if waits_for_room else None
         if found is None:
             if waits_for_room and task is head and waited >= memory.tuning.keep_room_after_seconds:
-                patience.keep_for_next(turn, task, shape)
+                starvation_guard.keep_for_next(turn, task, shape)
             _look_again(memory, line, waited)
             return freed
         freed = _carry_out(turn, task, *found) or freed
@@ -110,9 +108,9 @@ def _look(turn: Turn, line: Line, looks: Looks) -> bool:
 
 
 def _sweep(memory: ShardMemory, priority: Priority) -> None:
-    """Take in the lines of shapes that are parked: one found no room, and parked the others with it.
+    """Mark the queues of parked shapes as starved: one queue parks the shape for all.
 
-    Those of P0 are few, and can't wait; the others are taken in once a second.
+    P0 queues are few and can't wait; the others are marked once a second.
     """
     needs, life = memory.needs, memory.life
     if not memory.queues.parked:
@@ -129,9 +127,10 @@ def _sweep(memory: ShardMemory, priority: Priority) -> None:
 
 
 def _take_over(turn: Turn, priority: Priority, only: Shape | None, looks: Looks) -> bool:
-    """Where room that is kept for less important tasks is there, more important ones are to have it before them.
+    """Transfer ready reservations of lower priorities to higher ones.
 
-    Lines that it could help are looked at now. Who has room kept that is not there yet has this instead; True if so.
+    Queues that they could help are checked now. A reservation that is not ready is exchanged for one that is; True if
+    any was.
     """
     memory, freed = turn.memory, False
     over = frozenset(_less_important(memory, priority)) if memory.needs.stirred else frozenset[str]()
@@ -156,7 +155,7 @@ def _fits(room: Resources, shape: Shape) -> bool:
 
 
 def _exchange(turn: Turn, line: Line, worker: Worker, fleet: Fleet, over: frozenset[str]) -> bool:
-    """Give tasks of a line room on this worker instead of what is kept for them and is not there yet."""
+    """Exchange pending reservations of a queue for capacity on this worker."""
     memory, shape, freed = turn.memory, line[2], False
     for task in list(memory.kept_rooms[line].values()):
         kept = None if task.reserved is None else memory.workers.get(task.reserved.worker)
@@ -171,7 +170,7 @@ def _exchange(turn: Turn, line: Line, worker: Worker, fleet: Fleet, over: frozen
 
 
 def _plan_at_once(memory: ShardMemory, task: Task, worker: Worker, fleet: Fleet, over: frozenset[str]) -> Plan | None:
-    """How a task has room on this worker at once, with what is kept there for less important ones."""
+    """Plan to place a task on this worker at once, with capacity reserved for lower priorities."""
     wanted = Wanted(
         mode=Mode.TAKE_OVER, tenant=task.tenant, resources=memory.shape(task).resources, over=over, at_once=True,
         may_take=reservations.may_take(memory, task),
@@ -181,14 +180,14 @@ def _plan_at_once(memory: ShardMemory, task: Task, worker: Worker, fleet: Fleet,
 
 
 def _look_again(memory: ShardMemory, line: Line, waited: float) -> None:
-    """Look at a line again soon if something happens; if nothing does, all the less often the longer it has waited."""
+    """Schedule the next check of a queue: soon after a change, otherwise with a backoff that grows with its wait."""
     after = memory.tuning.keep_room_after_seconds
-    patience = after - waited if waited < after else max(LOOK_AGAIN_SECONDS, waited)
-    memory.needs.put_off(line, memory.life + min(LOOK_AGAIN_SECONDS, patience), memory.life + patience)
+    delay = after - waited if waited < after else max(LOOK_AGAIN_SECONDS, waited)
+    memory.needs.put_off(line, memory.life + min(LOOK_AGAIN_SECONDS, delay), memory.life + delay)
 
 
 def _waits_for_room(turn: Turn, task: Task, shape: Shape) -> bool:
-    """Whether a task waits for nothing but room."""
+    """Whether a task waits for capacity and nothing else."""
     memory, run = turn.memory, turn.memory.runs[task.run_id]
     if shape in memory.barred or memory.waits_for_group(shape) or run.subject() in memory.failing_jobs.open:
         return False
@@ -203,7 +202,7 @@ def _waits_for_room(turn: Turn, task: Task, shape: Shape) -> bool:
 
 
 def _survey(turn: Turn, over: frozenset[str], looks: Looks) -> Fleet:
-    """What is to be known of those who have room."""
+    """Facts about the pool for planning."""
     memory = turn.memory
     open_workers = memory.open_workers.all if memory.tuning.defragment else []
     return Fleet(
@@ -220,11 +219,11 @@ def _survey(turn: Turn, over: frozenset[str], looks: Looks) -> Fleet:
 def _find_plan(
     turn: Turn, task: Task, over: frozenset[str], fleet: Fleet, before: tuple[Mode, Plan] | None
 ) -> tuple[Mode, Plan] | None:
-    """By what right, and how, a task gets room; None if it has to wait.
+    """Find the mode and plan by which a task gets capacity; None if it has to wait.
 
-    Room that is kept for less important ones and is enough at once goes before room that others are still leaving.
+    Reserved capacity that is ready goes before capacity that others are still releasing.
 
-    `before` is what was found for the one before it in its line: nothing comes of the stages that led to nothing then.
+    `before` is the plan of the previous task in its queue: stages that failed for that one are skipped.
     """
     memory = turn.memory
     shape = memory.shape(task)
@@ -247,7 +246,7 @@ def _find_plan(
 
 
 def _right(turn: Turn, task: Task, shape: Shape) -> Mode:
-    """By what right others may be asked to go for a task."""
+    """The mode by which a task may preempt others."""
     memory = turn.memory
     if task.priority is Priority.P0:
         return Mode.PREEMPT
@@ -261,7 +260,7 @@ def _right(turn: Turn, task: Task, shape: Shape) -> Mode:
 
 
 def _holders(memory: ShardMemory, levels: frozenset[Priority], over: frozenset[str]) -> list[Worker]:
-    """Workers that have something of these priorities, or something that is going, or room that may be taken over."""
+    """Workers with leases of these priorities, with stopping leases, or with reservations that may be transferred."""
     names = dict.fromkeys(lease.worker_id for lease in memory.going.values())
     for task in map(memory.find, sorted(over)):
         if task is not None and task.reserved is not None:
@@ -272,7 +271,7 @@ def _holders(memory: ShardMemory, levels: frozenset[Priority], over: frozenset[s
 
 
 def _less_important(memory: ShardMemory, priority: Priority) -> Iterator[str]:
-    """Tasks whose room a priority may have: of a lower one, and for a P1 only if nobody was stopped for it."""
+    """Tasks whose reservation a priority may take: of lower priorities, for P1 only if nothing was preempted for it."""
     for (lower, _, _), kept in memory.kept_rooms.items():
         if lower > priority:
             for other in kept.values():
@@ -281,7 +280,7 @@ def _less_important(memory: ShardMemory, priority: Priority) -> Iterator[str]:
 
 
 def _lasting_use(turn: Turn) -> Mapping[str, Resources]:
-    """What each tenant uses, without what is going. Not a copy of all of it: tenants may be many, and so may lines."""
+    """Usage of each tenant without stopping leases. A view, not a copy: there may be many tenants and queues."""
     use, left = turn.memory.use, dict[str, Resources]()
     for lease in turn.memory.going.values():
         if is_going(lease, turn.now):
@@ -290,7 +289,7 @@ def _lasting_use(turn: Turn) -> Mapping[str, Resources]:
 
 
 def _kept_beside(memory: ShardMemory, task: Task) -> list[Resources]:
-    """The rooms that are kept for other tasks of its tenant, which will be using them, too."""
+    """Reservations of the tenant's other tasks, which count against its quota."""
     return [
         shape.resources
         for (_, tenant, shape), kept in memory.kept_rooms.items()
@@ -308,12 +307,12 @@ def _free_total(memory: ShardMemory) -> Resources:
 
 
 def _seconds_lost(turn: Turn, lease: Lease) -> float:
-    """What would have to be done again if a lease ended now."""
+    """Work that would be lost if a lease ended now."""
     return sum(stop_requests.seconds_lost(turn, task) for task in lease.members.values())
 
 
 def _carry_out(turn: Turn, task: Task, mode: Mode, plan: Plan) -> bool:
-    """Ask the victims to go, and keep their room; True if the task fits at once."""
+    """Preempt the victims, and reserve their capacity; True if the task fits at once."""
     memory = turn.memory
     decision_log.room_is_made(turn, task, mode, plan)
     for task_id in plan.rooms:
@@ -333,20 +332,18 @@ def _carry_out(turn: Turn, task: Task, mode: Mode, plan: Plan) -> bool:
                     turn, member, StopKind.PREEMPT, by="shard", why=why, grace=grace, preempted_for=winner
                 )
     moved = len(plan.victims)
-    say = f"{moved} make room for it" if moved else "others go anyway"
+    say = f"{moved} lease{'s' if moved > 1 else ''} preempted for it" if moved else "capacity is already being released"
     reservations.keep(turn, task, plan.worker, say, yields=mode is Mode.TAKE_OVER)
     return reservations.has_come(memory, task, plan.worker)
 
 
 def _preemptor(memory: ShardMemory, task: Task) -> Preemptor:
     job = memory.runs[task.run_id].subject()
-    return Preemptor(
-        task=task.id, name=task.name, job=job, tenant=task.tenant, run=task.run_id, priority=task.priority
-    )
+    return Preemptor(task=task.id, name=task.name, job=job, tenant=task.tenant, run=task.run_id, priority=task.priority)
 
 
 def _set_alarm(memory: ShardMemory) -> None:
-    """Have a timer come up when a line is to be looked at whatever happens."""
+    """Set a timer for the next check that must not be missed."""
     needs, due = memory.needs, memory.needs.next_alarm
     needs.next_alarm = None
     if due is not None and (needs.alarm is None or due < needs.alarm):

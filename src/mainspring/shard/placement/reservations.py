@@ -1,12 +1,12 @@
-"""Room that is kept for a task that waits (PLC-6): nobody else gets what is being freed for it.
+"""Reservations (PLC-6): capacity that is being freed, and kept for the waiting task that it is freed for.
 
-    QUEUED ──keep──► QUEUED, reserved ──its room is there──► ASSIGNED
+    QUEUED ──keep──► QUEUED, reserved ──capacity free────► ASSIGNED
        ▲                  │
-       └───give back──────┘   placed elsewhere, cancelled, paused; its time is up; the worker is lost, held or too small
+       └───give back──────┘   placed elsewhere, cancelled, paused; expired; the worker is lost, cordoned or too small
 
-What is kept stands in the task's row (`Task.reserved`), so that a new leader keeps the same room, and on the worker
-(`Worker.kept`), where it counts as taken for everybody else. A task has at most one room. All tasks of a line are
-alike: whichever room of theirs is there first is for the oldest of them.
+A reservation is in the task's row (`Task.reserved`), so that a new leader keeps it, and on the worker (`Worker.kept`),
+where it counts as used for all other tasks. A task has at most one. Tasks of a queue are interchangeable: the first
+reservation that is ready goes to the oldest of them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ROOM = frozenset({Hindrance.NO_ROOM, Hindrance.KEPT})
 
 
 def keep(turn: Turn, task: Task, worker: Worker, why: str, *, yields: bool = False) -> None:
-    """Keep room on a worker for a task that is QUEUED and has none. If it yields, more important ones may have it."""
+    """Reserve capacity on a worker for a queued task. If it yields, higher priorities may take it."""
     until = turn.now + timedelta(seconds=turn.memory.tuning.kept_room_seconds)
     turn.touch(task)
     task.reserved = Reservation(worker=worker.id, until=until, why=why, yields=yields)
@@ -38,7 +38,7 @@ def keep(turn: Turn, task: Task, worker: Worker, why: str, *, yields: bool = Fal
 
 
 def recall(memory: ShardMemory, task: Task) -> None:
-    """Keep the room that a task's row says, on a worker that may have to be heard of first."""
+    """Restore the reservation in a task's row, on a worker that may not have registered yet."""
     kept = task.reserved
     if kept is None:
         return
@@ -51,7 +51,7 @@ def recall(memory: ShardMemory, task: Task) -> None:
 
 
 def give_back(turn: Turn, task: Task) -> None:
-    """Room is kept for this task no longer, if any was."""
+    """Release the reservation of a task, if it has one."""
     memory, kept = turn.memory, task.reserved
     if kept is None:
         return
@@ -65,13 +65,13 @@ def give_back(turn: Turn, task: Task) -> None:
 
 
 def give_all_back(turn: Turn, worker: Worker) -> None:
-    """A worker is lost, or gets nothing new: who had room there looks for another."""
+    """Release all reservations on a worker that is lost or cordoned."""
     for task_id in list(worker.kept):
         _give_back_and_press(turn, task_id)
 
 
 def compare(turn: Turn, worker: Worker) -> None:
-    """A worker has registered, perhaps with less than it had: who would not fit it any more looks for another."""
+    """Release reservations that no longer fit a worker that has registered again."""
     for task_id in list(worker.kept):
         task = turn.memory.find(task_id)
         if task is None or not may_take(turn.memory, task)(worker):
@@ -79,7 +79,7 @@ def compare(turn: Turn, worker: Worker) -> None:
 
 
 def due(turn: Turn, timer: TimerDue) -> None:
-    """The time of a room may be up; without a subject: lines that found no room are to be looked at again."""
+    """A reservation may have expired; without a subject: check starved queues again."""
     if not timer.subject:
         turn.memory.needs.alarm = None
         return
@@ -89,7 +89,7 @@ def due(turn: Turn, timer: TimerDue) -> None:
 
 
 def ready(turn: Turn, priority: Priority, tenant: str, shape: Shape) -> Worker | None:
-    """A worker where the room that is kept for this line is there now. The oldest of the line has it from now on."""
+    """A worker where a reservation of this queue is ready. The oldest task of the queue gets it."""
     memory = turn.memory
     mine = memory.kept_rooms.get((priority, tenant, shape)) if memory.kept_rooms else None
     if not mine:
@@ -105,24 +105,24 @@ def ready(turn: Turn, priority: Priority, tenant: str, shape: Shape) -> Worker |
 
 
 def has_come(memory: ShardMemory, task: Task, worker: Worker) -> bool:
-    """Whether the room that is kept for a task is there."""
+    """Whether the capacity reserved for a task is free."""
     shape = memory.shape(task)
     return not obstacles(shape, worker, kin_of(memory, task, shape), task.id, memory.zones)
 
 
 def may_take(memory: ShardMemory, task: Task) -> Callable[[Worker], bool]:
-    """Of each worker, whether nothing but room stands between it and a task."""
+    """A predicate for workers that lack nothing but capacity for a task."""
     shape = memory.shape(task)
     kin = kin_of(memory, task, shape)
 
-    def answer(worker: Worker) -> bool:
+    def lacks_only_capacity(worker: Worker) -> bool:
         return all(one.kind in _ROOM for one in obstacles(shape, worker, kin, task.id, memory.zones))
 
-    return answer
+    return lacks_only_capacity
 
 
 def _swap(turn: Turn, head: Task, task: Task) -> None:
-    """Two tasks of one line exchange their rooms; one of them may have none."""
+    """Swap the reservations of two tasks of one queue; one of them may have none."""
     memory = turn.memory
     theirs, mine = head.reserved, task.reserved
     for one in (head, task):
@@ -134,7 +134,7 @@ def _swap(turn: Turn, head: Task, task: Task) -> None:
 
 
 def _give_back_and_press(turn: Turn, task_id: str) -> None:
-    """Give a task's room back, and let its line look for another."""
+    """Release a task's reservation, and mark its queue as starved."""
     memory = turn.memory
     task = memory.find(task_id)
     if task is not None and task.reserved is not None:
@@ -144,7 +144,7 @@ def _give_back_and_press(turn: Turn, task_id: str) -> None:
 
 
 def _forget(memory: ShardMemory, task: Task) -> None:
-    """By its id alone: what it asks for may be another than it was."""
+    """Look it up by task id: its resource request may have changed."""
     for line, mine in memory.kept_rooms.items():
         if mine.pop(task.id, None) is not None:
             if not mine:

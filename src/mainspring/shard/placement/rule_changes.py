@@ -1,7 +1,7 @@
-"""Other rules about who may use what, or a part of them whose time is over: what follows at once.
+"""Apply changed or expired sharing rules.
 
-What waited for something that is no more comes back; what is assigned in groups, has not started and is frozen or
-forbidden by now is called back. Running work goes on (OPS-3).
+Tasks blocked by a rule that is gone are released; unstarted tasks of groups that are frozen or forbidden now are
+recalled. Running tasks continue (OPS-3).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mainspring.shard.turn import Turn
 
 
 def rule(turn: Turn, event: Ruled) -> None:
-    """Go by these rules from now on."""
+    """Apply changed rules."""
     memory = turn.memory
     before, zones = memory.rules, memory.zones
     memory.rule(event.rules)
@@ -30,13 +30,13 @@ def rule(turn: Turn, event: Ruled) -> None:
 
 
 def due(turn: Turn) -> None:
-    """Something of the rules is over, or has begun."""
+    """A rule has begun or ended."""
     _let_go(turn)
     watch(turn.memory, turn.now)
 
 
 def watch(memory: ShardMemory, now: datetime) -> None:
-    """Have a timer come up when the first thing of the rules begins or is over by itself."""
+    """Set a timer for the next time at which a rule begins or ends."""
     rules = memory.rules
     ends = [row.until for row in rules.freezes]
     ends += [row.changes_at(now) for row in rules.quotas.values()]
@@ -46,7 +46,7 @@ def watch(memory: ShardMemory, now: datetime) -> None:
 
 
 def _let_go(turn: Turn) -> None:
-    """Let come back what was set aside for a freeze that is over, or for a policy: that is looked at again."""
+    """Release tasks blocked by an ended freeze, or by a policy: these are checked again."""
     memory = turn.memory
     frozen = {gates.freeze_of_job(name) for name, row in memory.frozen_jobs.items() if row.holds_at(turn.now)}
     for subject in memory.asides.subjects():

@@ -1,6 +1,6 @@
-"""Room is kept for the tenant that is next, on a worker that empties by itself (PLC-4, PLC-6).
+"""Starvation guard: reserve capacity for the next tenant on a worker that empties over time (PLC-4, PLC-6).
 
-Small tasks of others would take every bit that becomes free there otherwise, and a large one would wait for ever.
+Otherwise small tasks of others would take every bit that becomes free, and a large task would wait for ever.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from mainspring.shard.turn import Turn
 
 
 def keep_for_next(turn: Turn, task: Task, shape: Shape) -> None:
-    """Keep room for a task that is next and would wait for ever behind smaller ones; nobody is stopped.
+    """Reserve capacity for a task that is next and would starve behind smaller ones. Nothing is preempted.
 
-    One at a time at each priority: what is kept so lies idle until it is enough.
+    One at a time at each priority: reserved capacity is idle until it is enough.
     """
     memory = turn.memory
     if _keeps_already(memory, task.priority) or not _is_next(turn, task, shape):
@@ -31,7 +31,7 @@ def keep_for_next(turn: Turn, task: Task, shape: Shape) -> None:
             if (best is None or part > best[0]) and may_take(worker):
                 best = (part, worker)
     if best is not None:
-        reservations.keep(turn, task, best[1], "it is next, and waits until enough is free there", yields=True)
+        reservations.keep(turn, task, best[1], "next in order, waiting for enough free capacity", yields=True)
 
 
 def _keeps_already(memory: ShardMemory, priority: Priority) -> bool:
@@ -44,7 +44,7 @@ def _keeps_already(memory: ShardMemory, priority: Priority) -> bool:
 
 
 def _is_next(turn: Turn, task: Task, shape: Shape) -> bool:
-    """Whether no other tenant that has something waiting at its priority, and may start it, comes before."""
+    """Whether no other tenant with startable tasks at its priority comes first."""
     mine = place_of(turn.memory, task.priority, task.tenant, turn.now, shape)
     return not any(
         priority is task.priority and tenant != task.tenant and _may_start_before(turn, mine, priority, tenant)
@@ -53,7 +53,7 @@ def _is_next(turn: Turn, task: Task, shape: Shape) -> bool:
 
 
 def _may_start_before(turn: Turn, place: Place, priority: Priority, tenant: str) -> bool:
-    """Whether a tenant has something that may start, with which it would stand before this place."""
+    """Whether a tenant has a startable task with a better rank."""
     memory = turn.memory
     return not gates.passes_over(turn, priority, tenant) and any(
         place_of(memory, priority, tenant, turn.now, shape) < place

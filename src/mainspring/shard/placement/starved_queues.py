@@ -1,7 +1,7 @@
-"""Lines that found no room, and when each of them is looked at next (`shard/placement/preemption.py`).
+"""Starved queues: those that found no capacity, and when each is checked next (`shard/placement/preemption.py`).
 
-A line is the tasks of one priority, tenant and shape. It is here from the moment it finds no room until somebody looks
-and nothing of it waits without room, or nothing of it waits at all.
+A queue is the tasks of one priority, tenant and shape. It is here from the moment it finds no capacity until a check
+finds that no task of it waits without a reservation.
 """
 
 from __future__ import annotations
@@ -17,50 +17,50 @@ from mainspring.core.placement.task_shapes import Shape
 Line = tuple[Priority, str, Shape]
 _TOLD_EVERY_SECONDS = 10.0
 _MOST_TOLD = 1_000
-"""In so many seconds: of more shapes than these the log of decisions does not tell."""
+"""Shapes logged per interval at most."""
 
 
 class Need(msgspec.Struct, kw_only=True):
-    """What is known of a line that found no room."""
+    """State of one starved queue."""
 
     head: str = ""
-    """The task that was at its head when it was last looked at."""
+    """Its first task at the last check."""
     since: float
-    """How long that one has been there without room. Like all times here in seconds of the shard's life."""
+    """Since when that task has been starved. All times here are shard time."""
     due: float
 
 
 class Needs:
-    """All lines of a shard that found no room."""
+    """All starved queues of a shard."""
 
     def __init__(self) -> None:
         self._known: dict[Line, Need] = {}
         self._due: dict[Priority, list[tuple[float, int, Line]]] = {priority: [] for priority in Priority}
         self._count = 0
         self.alarm: float | None = None
-        """When a timer comes up, if one is set."""
+        """When the current timer fires, if one is set."""
         self.next_alarm: float | None = None
-        """When one should come up, by what is known so far."""
+        """When a timer should fire, as far as known."""
         self.swept = -1.0
-        """When all lines of shapes that are parked were last taken in."""
+        """When queues of parked shapes were last marked."""
         self.stirred: dict[str, None] = {}
-        """Workers with kept room of which something may have become free."""
+        """Workers with reservations of which a part may have become free."""
         self.is_new = False
-        """Whether lines have come since then: there may be others of the same shape."""
+        """Whether queues were added since then: there may be others of the same shape."""
         self._told: dict[Shape, float] = {}
-        """When the log of decisions last told of a shape, the longest ago first."""
+        """When each shape was last logged, oldest first."""
         self.most_told = _MOST_TOLD
-        """Of so many shapes at most; of none where nobody reads the log."""
+        """Zero where nobody reads the log."""
 
     def press(self, line: Line, life: float) -> None:
-        """A line has found no room, or has one more task since. One that waits for its next look goes on doing so."""
+        """Mark a queue as starved. A queue that waits for its next check keeps its time."""
         if line not in self._known:
             self._known[line] = Need(since=life, due=life)
             self._put(line, life)
             self.is_new = True
 
     def press_again(self, line: Line, head: str, waited: float, life: float) -> None:
-        """Somebody else got the room that was kept for the head of a line, which has waited so long already."""
+        """Mark a queue whose head lost its reservation to another task after waiting this long."""
         self.press(line, life)
         need = self._known[line]
         need.head, need.since = head, life - waited
@@ -68,44 +68,44 @@ class Needs:
             self.put_off(line, life)
 
     def known(self) -> Mapping[Line, Need]:
-        """All lines that are here, with what is known of each."""
+        """All starved queues."""
         return self._known
 
     def recall(self, line: Line, need: Need) -> None:
-        """Take a line in of which so much was known elsewhere."""
+        """Restore a queue with its state."""
         self._known[line] = need
         self._put(line, need.due)
 
     def put_off(self, line: Line, due: float, wake_at: float | None = None) -> None:
-        """Look at a line again at the first turn after `due`; if there is none, at `wake_at` all the same."""
+        """Check a queue again in the first turn after `due`; at `wake_at` at the latest."""
         self._known[line].due = due
         self._put(line, due)
         if wake_at is not None:
             self.wake(wake_at)
 
     def hurry(self, priority: Priority, life: float, could_help: Callable[[Shape], bool]) -> None:
-        """Look at those lines of a priority now that a change could help."""
+        """Check the queues of a priority now that a change could help."""
         for line, need in self._known.items():
             if line[0] is priority and need.due > life and could_help(line[2]):
                 self.put_off(line, life)
 
     def wake(self, at: float) -> None:
-        """Let there be a turn then, whatever happens."""
+        """Make sure that there is a turn at that time."""
         self.next_alarm = at if self.next_alarm is None else min(at, self.next_alarm)
 
     def forget(self, line: Line) -> None:
-        """A line needs nothing more."""
+        """Remove a queue that is no longer starved."""
         self._known.pop(line, None)
 
     def need(self, line: Line, head: str, life: float) -> Need:
-        """What is known of a line whose head is this task; another one than last time has just come there."""
+        """State of a queue with this head; its wait restarts if the head has changed."""
         need = self._known[line]
         if need.head != head:
             need.head, need.since = head, life
         return need
 
     def pop_due(self, priority: Priority, life: float, most: int) -> list[Line]:
-        """Lines to look at now. The caller puts each off or forgets it."""
+        """Queues to check now. The caller defers or removes each."""
         heap, found = self._due[priority], dict[Line, None]()
         while heap and heap[0][0] <= life and len(found) < most:
             due, _, line = heapq.heappop(heap)
@@ -115,7 +115,7 @@ class Needs:
         return list(found)
 
     def is_to_be_told(self, shape: Shape, life: float) -> bool:
-        """Whether the log of decisions is to tell now that a shape finds no room; it is told by then."""
+        """Whether to log now that a shape found no capacity; marks it as logged."""
         told = self._told
         while told and life - next(iter(told.values())) >= _TOLD_EVERY_SECONDS:
             del told[next(iter(told))]

@@ -1,1 +1,1 @@
-"""What a shard has in memory, all of it derivable from rows."""
+"""State of a shard in memory, all of it derived from rows."""

@@ -1,10 +1,11 @@
-"""What a run has beyond its job's definition: fan-outs, and tasks and edges that outputs have added (DAG-2, DAG-5).
+"""Dynamic tasks of a run: fan-outs, and tasks and edges added by outputs (DAG-2, DAG-5).
 
-All of it is derived from rows: who made a task is in its `birth`, what it is in the definition or in the output of the
-task that made it. Positions are reserved when the number of tasks is known, and tasks are made in their order.
+All of it is derived from rows: the creator of a task is in its `birth`, its definition in the job or in the output of
+the creator. Positions are reserved when the number of tasks is known, and tasks are created in their order.
 
-1. A fan-out counts its open tasks against its total from the first moment on, made or not: a fan-in is never early.
-2. `downstream` only grows, so that a ripple under way keeps its place; who is told in vain does not listen.
+1. A fan-out counts its open tasks against its total from the start, created or not: a fan-in is never early.
+2. `downstream` only grows, so that a propagation in progress keeps its position; a child that no longer needs the task
+   ignores the notification.
 """
 
 from __future__ import annotations
@@ -19,63 +20,63 @@ from mainspring.core.placement.task_shapes import Shape, shape_of
 
 
 class FanOut(msgspec.Struct, kw_only=True):
-    """The tasks that a task with `for_each` stands for now."""
+    """The current fan-out of a task with `for_each`."""
 
     position: int
-    """Of the task itself, which is the first of them."""
+    """Position of the task itself, which is member 0."""
     generation: int
-    """Of that task when it fanned out."""
+    """Generation of that task when it fanned out."""
     total: int
     first: int
-    """Position of number n is this plus n, for all but number 0."""
+    """Member n is at this position plus n, except member 0."""
     open: int
-    """How many are not over, those that are not made yet included."""
+    """Number of members that have not ended, including those not created yet."""
     items: list[str] = []
-    """As JSON; empty until they are needed after a take-over."""
+    """As JSON; empty after a takeover until they are needed."""
     labels: set[str] = set()
     gathered: str | None = None
-    """Their outputs as one list, once all are over."""
+    """Outputs of the members as one list, once all have ended."""
 
     def members(self) -> Iterator[int]:
-        """Positions, in the order of the items."""
+        """Positions of the members, in the order of the items."""
         yield self.position
         yield from range(self.first + 1, self.first + self.total)
 
 
 class Grown(msgspec.Struct, frozen=True):
-    """A task that an output has added."""
+    """A task added by an output."""
 
     spec: TaskSpec
     shape: Shape
 
 
 class Growth(msgspec.Struct, kw_only=True):
-    """The growth of one run."""
+    """Dynamic tasks and edges of one run."""
 
     fan_outs: dict[int, FanOut] = {}
-    """By the position of the task with `for_each`."""
+    """By position of the task with `for_each`."""
     firsts: dict[tuple[int, int], int] = {}
-    """By the maker's position and generation: where its number 0 is, or would be."""
+    """By creator's position and generation: the position of its task 0, whether or not it exists."""
     grown: dict[int, Grown] = {}
     added: dict[int, range] = {}
-    """By the position of a task whose output has added some: where these are."""
+    """By position of a task whose output added tasks: the positions of these."""
     names: dict[str, int] = {}
-    """Of all tasks that are not replaced; empty until an output names one."""
+    """All tasks that are not replaced; empty until an output names one."""
     upstream: dict[int, tuple[int, ...]] = {}
-    """Of the tasks of which the definition does not know all edges, and so below."""
+    """Only tasks with edges beyond the definition; likewise below."""
     downstream: dict[int, list[int]] = {}
     conditions: dict[int, dict[int, str]] = {}
     extended: dict[int, dict[int, tuple[int, ...]]] = {}
-    """By the position of a task whose output gave others further needs: these, with what they need besides."""
+    """By position of a task whose output gave other tasks more dependencies: these tasks, and what was added."""
 
     def positions(self, job: Job) -> dict[str, int]:
-        """Where the task of each name stands. A task that fans out stands for all that it makes."""
+        """Position of the task of each name. A fan-out is at the position of its template."""
         if not self.names:
             self.names = {task.name: position for position, task in enumerate(job.tasks)}
         return self.names
 
     def add(self, job: Job, grower: int, first: int, expansion: Expansion) -> None:
-        """An output adds tasks, from position `first` on, and edges. It has been checked."""
+        """Apply a validated expansion: tasks from position `first` on, and edges."""
         names = self.positions(job)
         self.added[grower] = range(first, first + len(expansion.tasks))
         known: dict[Shape, Shape] = {}
@@ -93,7 +94,7 @@ class Growth(msgspec.Struct, kw_only=True):
             mine[position] = (*mine.get(position, ()), *self._connect(job, position, needs))
 
     def take_back(self, job: Job, grower: int) -> set[int]:
-        """What this task has added is replaced; returns the others that had further needs because of it."""
+        """Remove what this task added; return the other tasks that lost dependencies."""
         changed: set[int] = set()
         for position in self.added.pop(grower, range(0)):
             name = self.grown[position].spec.name
@@ -108,21 +109,21 @@ class Growth(msgspec.Struct, kw_only=True):
         return changed
 
     def parents(self, job: Job, position: int) -> tuple[int, ...]:
-        """What a task needs. Replaced tasks need nothing."""
+        """Upstream positions. Replaced tasks have none."""
         found = self.upstream.get(position)
         if found is None:
             return job.upstream[position] if position < len(job.tasks) else ()
         return found
 
     def children(self, job: Job, position: int) -> tuple[int, ...] | list[int]:
-        """What needs a task, and what did before it was replaced."""
+        """Downstream positions, including those from before the task was replaced."""
         found = self.downstream.get(position)
         if found is None:
             return job.downstream[position] if position < len(job.tasks) else ()
         return found
 
     def _connect(self, job: Job, position: int, needs: dict[int, str | None]) -> tuple[int, ...]:
-        """Give a task these needs besides those that it has; returns the ones that are new to it."""
+        """Add dependencies to a task; return the new ones."""
         had = self.parents(job, position)
         new = tuple(parent for parent in needs if parent not in had)
         self.upstream[position] = (*had, *new)

@@ -1,4 +1,4 @@
-"""What a shard has in mind: runs, their tasks, workers, leases, queues, timers. All of it can be loaded again (HA-3).
+"""Memory of a shard: runs, tasks, workers, leases, queues, timers. All of it can be reloaded from rows (HA-3).
 
 1. `attempts` has exactly the attempts of tasks that a worker holds, and each is a member of one lease (I-10, I-12).
 2. A run is here from its adoption until it is final.
@@ -43,7 +43,7 @@ from mainspring.shard.workers.open_claims import ClaimBook
 from mainspring.shard.workers.recent_workers import Departures
 
 PAST_INTAKE = FINAL | HELD_BY_A_WORKER
-"""Tasks of these states don't keep intake from giving more: what runs is bounded by the fleet."""
+"""Tasks in these states do not limit intake: running tasks are bounded by the workers."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LONGEST_TURN_SECONDS = 2.0
 _MOST_OVERTAKEN = 20_000
@@ -51,24 +51,24 @@ _MOST_OVERTAKEN = 20_000
 
 
 class Headway(msgspec.Struct, frozen=True, kw_only=True):
-    """How far an attempt is, as its worker says."""
+    """Progress of an attempt, as reported by its worker."""
 
     percent: float | None
     note: str
     moved: float
-    """When it last said something else, in seconds of the shard's life."""
+    """When it last changed, in shard time."""
 
 
 class Throttle(msgspec.Struct, kw_only=True):
-    """How fast a tenant may start something that has used up its budget of failures."""
+    """Start rate of a tenant that is over its failure budget."""
 
     bucket: Bucket
     due: float = 0.0
-    """When a timer looks at it again, in seconds of the shard's life."""
+    """When a timer checks it again, in shard time."""
 
 
 class PutOff(msgspec.Struct, kw_only=True):
-    """Work of one run that waits for its pace."""
+    """Paced work of one run that was deferred."""
 
     spreads: list[tuple[str, SpreadKind, str]] = []
     ripples: list[tuple[str, int]] = []
@@ -77,87 +77,87 @@ class PutOff(msgspec.Struct, kw_only=True):
 class ShardMemory:
     """Everything that one shard knows."""
 
-    def __init__(self, shard: str, tuning: Tuning = USUAL) -> None:  # tidy: long because it is a list of what there is
+    def __init__(self, shard: str, tuning: Tuning = USUAL) -> None:  # tidy: long because it lists all fields
         self.shard = shard
         self.tuning = tuning
         self.runs: dict[str, RunMemory] = {}
         self.attempts: dict[str, Task] = {}
         self.workers: dict[str, Worker] = {}
         self.held: dict[str, WorkerRow] = {}
-        """Rows of the workers that are cordoned or draining, whether or not they are here."""
+        """Rows of cordoned and draining workers, connected or not."""
         self.headway: dict[str, Headway] = {}
-        """By attempt, for those that say how far they are."""
+        """By attempt, for those that report progress."""
         self.deadlines: dict[str, float] = {}
-        """By attempt, for those that got more time: when it is up, in seconds of the shard's life."""
+        """By attempt, for those that were extended: the deadline in shard time."""
         self.told: dict[str, frozenset[AlertKind]] = {}
-        """By attempt: what somebody was told of it, and will be told the end of."""
+        """By attempt: alerts that were raised, and have to be resolved at its end."""
         self.watches = 0
-        """How many timers have been set to watch over workers."""
+        """How many silence timers have been set for workers."""
         self.open_workers = OpenWorkers()
         self.leases: dict[str, Lease] = {}
         self.holders: dict[Priority, dict[str, int]] = {priority: {} for priority in Priority}
-        """By priority: how many leases of it each worker has."""
+        """By priority: number of leases per worker."""
         self.going: dict[str, Lease] = {}
-        """Leases of which a task was asked to stop, or the rest was called back."""
+        """Leases with a task that was asked to stop, or whose rest was recalled."""
         self.saved_at: dict[str, datetime] = {}
-        """By attempt, for those that have saved something: when they did so last."""
+        """By attempt, for those with a checkpoint: when it was last saved."""
         self.kept_rooms: dict[Line, dict[str, Task]] = {}
-        """By line: the tasks for which room is kept, by id (`shard/placement/reservations.py`)."""
+        """By queue: tasks with a reservation, by id (`shard/placement/reservations.py`)."""
         self.come: dict[Line, None] = {}
-        """Lines whose kept room may be there: they are placed also if their shape is parked for others."""
+        """Queues whose reserved capacity may be free: they are placed even if their shape is parked for others."""
         self.needs = Needs()
         self.queues = FairQueues()
         self.use: dict[str, Resources] = {}
-        """What each tenant's live leases add up to."""
+        """By tenant: total resources of its live leases."""
         self.lease_counts: dict[str, int] = {}
-        """How many live leases each tenant has."""
+        """By tenant: number of live leases."""
         self.past_use = {priority: PastUse() for priority in Priority}
-        """What each tenant had before: between equals that decides who is next."""
+        """By tenant: recent usage, which orders tenants with equal shares."""
         self.asides, self.groups, self.claims = Asides(), GroupBook(), ClaimBook()
         self.departures = Departures()
         self.kin_parked: dict[str, set[Shape]] = {}
         """By run: shapes that wait for tasks of their run to be elsewhere."""
         self.failures = FailureTallies()
         self.throttles: dict[str, Throttle] = {}
-        """By tenant, for those that have used up their budget of failures."""
+        """By tenant, for those over their failure budget."""
         self.rule(NO_RULES)
         self.capacity = NOTHING
-        """What all ready workers offer together."""
+        """Total resources of all ready workers."""
         self.in_memory = Filled()
-        """Tasks that are neither final nor held by a worker, made or still to be made."""
+        """Tasks that are neither final nor held by a worker, including those not created yet."""
         self.ripples: deque[tuple[str, int]] = deque()
         self.undecided: deque[tuple[str, int]] = deque()
-        """Tasks that may be ready, found while loading."""
+        """Tasks found while loading that may be ready."""
         self.spreads: deque[tuple[str, SpreadKind, str]] = deque()
         self.put_off: dict[str, PutOff] = {}
-        """By run: what has left the lines above, until a timer puts it back."""
+        """By run: work removed from the queues above until a timer returns it."""
         self.barred: dict[Shape, str] = {}
-        """Shapes whose placing failed for a fault of ours or of the data."""
+        """Shapes whose placement failed because of a bug or bad data."""
         self.hold_from: Priority | None = None
         self.life = 0.0
-        """Seconds that this shard has lived through: at most 2 for each turn."""
+        """Shard time in seconds: advances at most 2 s per turn."""
         self._last_turn: datetime | None = None
         self.instants = Timers(self._is_stale)
         self.lengths = Timers(self._is_stale)
         self.overtaken: dict[str, Run | None] = {}
-        """Runs that an act changed before they arrived, as it left them; None: adopted for it."""
+        """Runs that an action changed before they arrived from intake; None: already adopted."""
         self.retry_pace = RetryPace(tuning.retries_per_second, tuning.alike_retries_per_second)
         self.alike = SignatureCircuits()
         self.failing_jobs = JobCircuits()
         self.durations = Durations()
         self.audited: deque[str] = deque()
-        """Runs still to be looked at in this round of the audit."""
+        """Runs left in the current round of invariant checks."""
 
     def live_on(self, now: datetime) -> None:
-        """Time has passed."""
+        """Advance the shard's clock."""
         self.life += self._unlived(now)
         self._last_turn = now
 
     def retune(self, tuning: Tuning) -> None:
-        """Go by other measures from now on.
+        """Apply changed settings.
 
-        A timer that was set by the old ones comes up by them once. What it finds is judged by the new ones, but for an
-        assignment that is not received. Runs that are paced begin with full buckets.
+        A timer set under the old settings still fires once. Its subject is then judged by the new ones, except an
+        assignment that is not acknowledged. Paced runs start with full buckets.
         """
         self.tuning = tuning
         self.retry_pace.retune(tuning.retries_per_second, tuning.alike_retries_per_second)
@@ -166,24 +166,24 @@ class ShardMemory:
             run.buckets.clear()
 
     def rule(self, rules: SharingRules) -> None:
-        """Go by other rules from now on. What follows for those that wait is `shard/placement/rule_changes.py`'s."""
+        """Apply changed sharing rules. The effects on waiting tasks are in `shard/placement/rule_changes.py`."""
         self.rules = rules
         self.queues.let_all_try()
         self.promised = frozenset(tenant for tenant, row in rules.quotas.items() if row.may_guarantee())
-        """Tenants to which something is guaranteed, now or at another time."""
+        """Tenants with a guarantee, now or at another time."""
         self.frozen_jobs = {row.subject: row for row in rules.freezes if row.kind is FreezeKind.JOB}
         self.frozen_tenants = {row.subject: row for row in rules.freezes if row.kind is FreezeKind.TENANT}
         self.zones = () if rules.pool is None else rules.pool.zones
-        """Where workers must be to get something; empty: anywhere."""
+        """Zones whose workers get work; empty: all."""
 
     def overtake(self, run_id: str, row: Run | None) -> None:
-        """An act has changed a run that intake may have handed over; None: adopted it, so that it must not be again."""
+        """Remember that an action changed a run that may be on its way from intake; None: it was adopted."""
         self.overtaken[run_id] = row
         if len(self.overtaken) > _MOST_OVERTAKEN:
             del self.overtaken[next(iter(self.overtaken))]
 
     def find(self, task_id: str) -> Task | None:
-        """A task by its id, if its run is in memory."""
+        """Return a task by its id, if its run is in memory."""
         run_id, _, place = f"run_{task_id[5:]}".partition(".")
         memory = self.runs.get(run_id)
         if memory is None:
@@ -192,7 +192,7 @@ class ShardMemory:
         return memory.tasks[position] if position is not None and position < len(memory.tasks) else None
 
     def shape(self, task: Task) -> Shape:
-        """What the task needs of a worker, by now."""
+        """The current resource request of a task."""
         run, trail = self.runs[task.run_id], task.trail
         shape = run.shape(task.position)
         if shape.groups or shape.near or shape.apart:
@@ -204,7 +204,7 @@ class ShardMemory:
         return with_memory(shape, trail.memory_bytes)
 
     def meet(self, worker_id: str) -> Worker:
-        """A worker that is not known is to be from now on. A hold of it still holds."""
+        """Add a worker that is not known. A cordon still applies."""
         row = self.held.get(worker_id)
         wants = 0 if is_claimant(worker_id) else None
         worker = self.workers[worker_id] = Worker(id=worker_id, heard=self.life, wants=wants)
@@ -212,10 +212,10 @@ class ShardMemory:
             worker.hold, worker.hold_why = Hold(row.hold), row.hold_why
         return worker
 
-    # leases and use
+    # leases and usage
 
     def open_lease(self, lease: Lease) -> None:
-        """Take the room that a lease stands for."""
+        """Add a lease, and count its resources as used."""
         worker = self.seat(lease)
         lease.since = self.life
         worker.wants = worker.wants and worker.wants - 1
@@ -225,7 +225,7 @@ class ShardMemory:
         self.open_workers.update(worker)
 
     def seat(self, lease: Lease) -> Worker:
-        """Put a lease on its worker, and count there what it takes."""
+        """Attach a lease to its worker, and count its resources there."""
         worker = self.workers[lease.worker_id]
         self.leases[lease.id] = lease
         worker.leases[lease.id] = lease
@@ -234,12 +234,12 @@ class ShardMemory:
         return worker
 
     def hold(self, attempt_id: str, task: Task) -> None:
-        """A worker holds a task from now on, as this attempt."""
+        """Register an attempt of a task that a worker holds."""
         self.attempts[attempt_id] = task
         self.runs[task.run_id].live[task.position] = task
 
     def leave_lease(self, attempt_id: str, lease_id: str) -> None:
-        """An attempt is over; with the last one of its lease the room is free again."""
+        """Remove an ended attempt. The last one of its lease releases the capacity."""
         task = self.attempts.pop(attempt_id, None)
         if task is not None:
             self.runs[task.run_id].live.pop(task.position, None)
@@ -272,20 +272,20 @@ class ShardMemory:
         self.refresh(worker)
 
     def press_if_parked(self, task: Task, shape: Shape) -> None:
-        """A task has come to a line that may have been passed over for want of room: it may have a right to some."""
+        """A task joined a queue that may have been skipped for lack of capacity: it may be entitled to some."""
         if self.waits_for_group(shape):
-            self.groups.freed.update(shape.groups)  # perhaps more is to be asked for
+            self.groups.freed.update(shape.groups)  # more may have to be requested
         elif shape in self.queues.parked:
             self.needs.press((task.priority, task.tenant, shape), self.life)
 
     def reconsider(self, lease: Lease) -> None:
-        """The tasks of a lease have other priorities than before, or are fewer."""
+        """Recompute the priority of a lease whose tasks changed."""
         self.count_holder(lease, -1)
         lease.reconsider()
         self.count_holder(lease, 1)
 
     def count_holder(self, lease: Lease, change: int) -> None:
-        """A worker has one lease of a priority more, or one less."""
+        """Add to the number of leases of a priority that a worker has."""
         holders = self.holders[lease.priority]
         count = holders.get(lease.worker_id, 0) + change
         if count:
@@ -294,12 +294,12 @@ class ShardMemory:
             del holders[lease.worker_id]
 
     def note_going(self, task: Task) -> None:
-        """A task that a worker holds was asked to stop, unless that is only a wish."""
+        """Record that a held task was asked to stop. A HOLD is only a request to return it."""
         if task.lease_id is not None and task.stop is not None and task.stop.kind is not StopKind.HOLD:
             self.going[task.lease_id] = self.leases[task.lease_id]
 
     def refresh(self, worker: Worker) -> None:
-        """A worker's room or status has changed: keep `open_workers` right, and wake what it could help."""
+        """Update `open_workers` after a change of a worker, and wake parked shapes that now fit."""
         if self.open_workers.update(worker) and self.queues.parked:
             zones = self.zones
             self.queues.wake(lambda kind: not obstacles(kind, worker, zones=zones), may_try=self._waits_for_room)
@@ -307,29 +307,29 @@ class ShardMemory:
             self._note_come(worker)
 
     def _waits_for_room(self, shape: Shape) -> bool:
-        """Whether a parked shape waits for room, and not for something else."""
+        """Whether a parked shape waits for capacity and nothing else."""
         return shape not in self.barred and not self.waits_for_group(shape)
 
     def places(self, shape: Shape) -> int:
-        """For about how many tasks of a shape there is room now, where there is some for one."""
+        """Estimate how many tasks of a shape fit now, given that one does."""
         return max(1, self.open_workers.free_cpu_millis // max(1, shape.resources.cpu_millis))
 
     def waits_for_group(self, shape: Shape) -> bool:
-        """Whether a shape is parked because a group of it is full: room does not help it."""
+        """Whether a shape is parked because a group of it is full: capacity does not help."""
         return any(shape in self.groups.parked.get(limit, ()) for limit in shape.groups)
 
     def park(self, shape: Shape, why: str) -> None:
-        """Pass over a shape that found no room. One that depends on where others of its run are hears of these."""
+        """Park a shape that found no capacity. If it has affinity rules, changes of its run wake it."""
         self.queues.park(shape, why)
         if shape.run:
             self.kin_parked.setdefault(shape.run, set()).add(shape)
 
     def wake_kin(self, run_id: str) -> None:
-        """Tasks of a run have started or ended: shapes that depend on where they are try again."""
+        """Tasks of a run started or ended: wake shapes whose affinity depends on them."""
         self.queues.unpark(self.kin_parked.pop(run_id, ()))
 
     def _note_come(self, worker: Worker) -> None:
-        """Remember the lines whose kept room is there now: it is free for nobody else, but for more important ones."""
+        """Record queues whose reservation on this worker can be used now."""
         self.needs.stirred[worker.id] = None
         for task_id, room in worker.kept.items():
             task = self.find(task_id)
@@ -341,20 +341,20 @@ class ShardMemory:
     # timers
 
     def set_instant(self, due_at: datetime, timer: TimerDue) -> None:
-        """Let a timer come up at an instant of the store's clock."""
+        """Set a timer for a time of the store's clock."""
         self.instants.set((due_at - _EPOCH).total_seconds(), timer)
 
     def set_length(self, seconds: float, timer: TimerDue) -> None:
-        """Let a timer come up after so many seconds of the shard's life."""
+        """Set a timer after a number of seconds of shard time."""
         self.lengths.set(self.life + seconds, timer)
 
     def due(self, now: datetime, most: int) -> list[TimerDue]:
-        """Timers that have come up."""
+        """Return the timers that have fired."""
         found = self.instants.pop_due((now - _EPOCH).total_seconds(), most)
         return found + self.lengths.pop_due(self.life, most)
 
     def seconds_to_timer(self, now: datetime) -> float | None:
-        """How long nothing will come up; None for ever."""
+        """Seconds until the next timer; None if there is none."""
         instant, length = self.instants.next_due(), self.lengths.next_due()
         waits = []
         if instant is not None:
@@ -364,7 +364,7 @@ class ShardMemory:
         return max(0.0, min(waits)) if waits else None
 
     def _unlived(self, now: datetime) -> float:
-        """Seconds since the last turn, as far as they count."""
+        """Seconds since the last turn, up to the limit per turn."""
         if self._last_turn is None:
             return 0.0
         return min(max((now - self._last_turn).total_seconds(), 0.0), LONGEST_TURN_SECONDS)

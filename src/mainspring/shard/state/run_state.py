@@ -1,9 +1,9 @@
-"""One run, as a shard has it in mind: its rows, what is derived from them, and its graph as it is by now.
+"""One run in memory: its rows, what is derived from them, and its current graph.
 
-1. `waiting[position]` is how many upstreams of a task still have to be heard of (I-41). One that fanned out is one
-   upstream, and is heard of when all of its tasks are over.
-2. `counts` leaves out tasks that are replaced and over (STA-5).
-3. A run whose job can't grow has no `growth`, and pays one look at that for each question below.
+1. `waiting[position]` is the number of upstream tasks that have not notified the task (I-41). A fan-out is one
+   upstream, and notifies when all of its members have ended.
+2. `counts` omits tasks that are replaced and have ended (STA-5).
+3. A run whose job has no dynamic tasks has no `growth`: one check of that per method below is its only cost.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mainspring.shard.state.dynamic_tasks import FanOut, Growth
 
 GROWING = frozenset({SpreadKind.FAN_OUT, SpreadKind.GROW})
 _FORGOTTEN = TaskSpec(name="forgotten")
-"""What a replaced task was, if the output that added it is gone: it only has to end."""
+"""Definition of a replaced task whose adding output is gone: it only has to end."""
 _SHAPE_OF_FORGOTTEN = shape_of(_FORGOTTEN)
 
 
@@ -34,37 +34,35 @@ class RunMemory(msgspec.Struct, kw_only=True):
     run: Run
     job: Job
     tasks: list[Task] = []
-    """By position. Shorter than the job's while the run is being adopted."""
+    """By position. Shorter than the job's list while the run is being adopted."""
     waiting: list[int] = []
     counts: dict[TaskState, int] = {}
     delayed: int = 0
     """Tasks that are PENDING until a time."""
     spreads: dict[tuple[SpreadKind, str], Spread] = {}
     ripples: dict[int, int] = {}
-    """Positions of ended tasks whose children are not all told yet, and how many are."""
+    """By position of an ended task: how many of its children have been notified."""
     reopening: dict[str, frozenset[int]] = {}
-    """For an open REOPEN spread: the positions below its task."""
+    """For an open REOPEN operation: the positions downstream of its task."""
     checkpoints: dict[int, str] = {}
-    """By position: what the latest attempt that saved something left for the next one (WRK-7)."""
+    """By position: the latest checkpoint (WRK-7)."""
     buckets: dict[Paced, Bucket] = {}
-    """What is left of its paces, for those that it has needed."""
+    """Token buckets of its paced operations, for those used so far."""
     changed_at: datetime | None = None
-    """When a task of it last moved, as far as this leader has seen."""
-    stuck_at: datetime | None = None
-    """When it was found that nothing of it moves or runs, if it was (DAG-8)."""
+    """When a task last changed state, as far as this leader knows."""
     growth: Growth | None = None
-    """What it has beyond the definition. None: its job can't grow."""
+    """Tasks and edges beyond the definition. None: the job can't have any."""
     live: dict[int, Task] = {}
-    """By position: those that a worker holds."""
+    """By position: tasks that a worker holds."""
 
     def subject(self) -> str:
-        """Whose job it is, and which."""
+        """The job as `tenant/name`."""
         return f"{self.run.tenant}/{self.job.spec.name}"
 
-    # the graph, as it is by now
+    # current graph
 
     def origin(self, position: int) -> int:
-        """Where a task's definition and edges are: for one of a fan-out those of the task that fanned out."""
+        """Position of a task's definition and edges: for a fan-out member that of its template."""
         if self.growth is None or position < len(self.job.tasks) or position in self.growth.grown:
             return position
         birth = self.tasks[position].birth
@@ -81,7 +79,7 @@ class RunMemory(msgspec.Struct, kw_only=True):
         return self.job.tasks[origin] if origin < len(self.job.tasks) else _FORGOTTEN
 
     def shape(self, position: int) -> Shape:
-        """What a task needs of a worker, as its definition says."""
+        """The resource request of a task, as defined."""
         if self.growth is None or position < len(self.job.tasks):
             return self.job.shapes[position]
         grown = self.growth.grown.get(position)
@@ -91,13 +89,13 @@ class RunMemory(msgspec.Struct, kw_only=True):
         return self.job.shapes[origin] if origin < len(self.job.tasks) else _SHAPE_OF_FORGOTTEN
 
     def parents(self, position: int) -> tuple[int, ...]:
-        """Positions of what a task needs; one that fanned out stands for all of its tasks."""
+        """Upstream positions; a fan-out counts as one."""
         if self.growth is None:
             return self.job.upstream[position]
         return self.growth.parents(self.job, self.origin(position))
 
     def children(self, position: int) -> Sequence[int]:
-        """Positions of what needs a task; one that is to fan out, or did, stands for all of its tasks."""
+        """Downstream positions; a fan-out counts as one."""
         if self.growth is None:
             return self.job.downstream[position]
         return self.growth.children(self.job, self.origin(position))
@@ -110,20 +108,20 @@ class RunMemory(msgspec.Struct, kw_only=True):
         return self.growth.conditions.get(origin, self.job.conditions.get(origin))
 
     def below(self, position: int) -> frozenset[int]:
-        """Positions of all that is downstream of a task."""
+        """All positions downstream of a task."""
         if self.growth is None:
             return frozenset(descendants(self.job.downstream, position))
         return frozenset(descendants(_Downstream(self), self.origin(position)))
 
     def fan_out_of(self, task: Task) -> FanOut | None:
-        """The fan-out that a task is one of now."""
+        """The current fan-out that a task belongs to."""
         if self.growth is None or task.birth is None or task.birth.replaced:
             return None
         found = self.growth.fan_outs.get(task.birth.parent)
         return found if found is not None and found.generation == task.birth.generation else None
 
     def places(self, name: str) -> Iterator[int]:
-        """Where the tasks of a name stand that have been made: one that fanned out stands for all that it makes."""
+        """Positions of the created tasks of a name; for a fan-out all of its members."""
         named = self.growth.names if self.growth is not None and self.growth.names else self.job.named
         position = named.get(name)
         if position is not None:
@@ -132,7 +130,7 @@ class RunMemory(msgspec.Struct, kw_only=True):
             yield from (place for place in members if place < len(self.tasks))
 
     def is_replaced(self, task: Task) -> bool:
-        """Whether whoever made this task has been started again since: it has to go, and nobody waits for it."""
+        """Whether the creator of this task was started again: the task has to end, and nothing waits for it."""
         while self.growth is not None and task.birth is not None:
             birth = task.birth
             if birth.replaced:
@@ -147,11 +145,11 @@ class RunMemory(msgspec.Struct, kw_only=True):
         return False
 
     def is_growing(self) -> bool:
-        """Whether tasks are being made that its definition does not have."""
+        """Whether dynamic tasks are being created."""
         return any(kind in GROWING for kind, _ in self.spreads)
 
     def position_of(self, place: str) -> int | None:
-        """Where the task stands whose id ends like this: maker, its generation, index."""
+        """Position of the task whose id has this suffix: creator, generation, index."""
         words = place.split(".")
         if self.growth is None or len(words) != 3 or not all(word.isdigit() for word in words):
             return None
@@ -161,10 +159,10 @@ class RunMemory(msgspec.Struct, kw_only=True):
         is_there = position is not None and position < len(self.tasks)
         return position if is_there and self.tasks[position or 0].id.endswith(f".{place}") else None
 
-    # its state
+    # state
 
     def finish(self) -> Finish:
-        """What, besides the tasks' states, decides the run's."""
+        """The inputs, besides task states, that decide the run's state."""
         run = self.run
         return Finish(
             policy=self.job.spec.on_failure,
@@ -180,25 +178,25 @@ class RunMemory(msgspec.Struct, kw_only=True):
         return derive_run_state(self.counts, self.finish())
 
     def is_stopped(self) -> bool:
-        """Whether nothing more of this run may start, ever: what has not started is cancelled."""
+        """Whether no task of this run may ever start again: unstarted tasks are cancelled."""
         run = self.run
         return run.cancelled_by is not None or run.failed_task is not None or run.timed_out
 
     def is_resting(self) -> bool:
-        """Whether nothing more of this run may start until a person says so."""
+        """Whether no task of this run may start until a person resumes it."""
         return self.run.paused or self.run.held is not None
 
     def may_start(self) -> bool:
-        """Whether anything new of this run may be queued or placed."""
+        """Whether a task of this run may be queued or placed."""
         return not self.is_stopped() and not self.is_resting()
 
     def may_place(self, task: Task) -> bool:
-        """Whether this task, which is queued, may be placed."""
+        """Whether this queued task may be placed."""
         return self.may_start() and (task.birth is None or not self.is_replaced(task))
 
 
 class _Downstream:
-    """The edges of a run that grows, for walking down."""
+    """Edges of a run with dynamic tasks, for traversal."""
 
     def __init__(self, run: RunMemory) -> None:
         self._run = run

@@ -1,11 +1,11 @@
-"""One heap of timers for a shard, derived from rows and memory, so that a new leader rebuilds it.
+"""Timers of a shard, derived from rows and memory, so that a new leader rebuilds them.
 
-Instants (a retry's time) follow the store's clock. Lengths (silence, receipt, limits) follow the shard's life, which
-counts at most 2 s per turn, so that a jump of the clock or a stall of ours ends nothing. Both are seconds on the one
-heap's axis after conversion by the caller, so there are two heaps.
+Times (such as a retry's) follow the store's clock. Durations (silence, receipt, limits) follow shard time, which
+advances at most 2 s per turn, so that a clock jump or a stall of the shard expires nothing. There is one heap for each;
+the caller converts to seconds.
 
-A timer carries a stamp and becomes a no-op when its subject has moved on: nothing is ever searched for or removed.
-When more than half of a heap is stale it is built anew.
+A timer has a stamp and is ignored when its subject has changed: nothing is ever searched for or removed. When more than
+half of a heap is stale it is rebuilt.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SLACK = 1_000
 
 
 class Timers:
-    """Timers on one axis of time."""
+    """A heap of timers on one clock."""
 
     def __init__(self, is_stale: Callable[[TimerDue], bool]) -> None:
         self._heap: list[tuple[float, int, TimerDue]] = []
@@ -28,7 +28,7 @@ class Timers:
         self._rebuild_at = _SLACK
 
     def set(self, due: float, timer: TimerDue) -> None:
-        """Let `timer` come up at `due`."""
+        """Set `timer` to fire at `due`."""
         self._count += 1
         heapq.heappush(self._heap, (due, self._count, timer))
         if len(self._heap) > self._rebuild_at:
@@ -37,7 +37,7 @@ class Timers:
             self._rebuild_at = 2 * len(self._heap) + _SLACK
 
     def pop_due(self, now: float, most: int) -> list[TimerDue]:
-        """Take out those that have come up, oldest first."""
+        """Remove and return fired timers, oldest first."""
         found: list[TimerDue] = []
         while self._heap and self._heap[0][0] <= now and len(found) < most:
             timer = heapq.heappop(self._heap)[2]
@@ -46,9 +46,9 @@ class Timers:
         return found
 
     def pending(self) -> Iterator[TimerDue]:
-        """Those that are set and mean something still, in any order."""
+        """Timers that are not stale, in any order."""
         return (timer for _, _, timer in self._heap if not self._is_stale(timer))
 
     def next_due(self) -> float | None:
-        """When the first of them comes up; it may turn out to be stale."""
+        """When the first timer fires; it may turn out to be stale."""
         return self._heap[0][0] if self._heap else None

@@ -1,1 +1,1 @@
-"""The progress of runs and tasks: adoption, readiness, fan-out, timeouts, deadlines."""
+"""Progress of runs and tasks: adoption, readiness, fan-out, timeouts, deadlines."""

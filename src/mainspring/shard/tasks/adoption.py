@@ -1,4 +1,4 @@
-"""A run comes into the shard: from intake, or back from the rows."""
+"""Adopt runs from intake, and restore runs from rows."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from mainspring.shard.placement import limit_ledger, reservations
 from mainspring.shard.state.dynamic_tasks import Growth
 from mainspring.shard.state.memory import PAST_INTAKE, ShardMemory
 from mainspring.shard.state.run_state import RunMemory
-from mainspring.shard.tasks import circuit_breakers, deadlines, progress, restore, stuck_runs, timeouts
+from mainspring.shard.tasks import circuit_breakers, deadlines, progress, restore, timeouts
 from mainspring.shard.turn import Turn
 
 S = TaskState
 SMALL_RUN = 32
-"""A run of so few tasks is made whole at once, without the bookkeeping of a spread."""
+"""Runs of up to this many tasks are created at once, without a bulk operation."""
 
 
 def adopt(turn: Turn, event: RunArrived) -> None:
-    """Take a run in, as an act that has overtaken it left it: make its tasks, and queue those with nothing upstream."""
+    """Adopt a run, with any action that preceded it applied: create its tasks, and queue those without upstream."""
     memory = turn.memory
     row = memory.overtaken.pop(event.run.id, event.run)
     if row is not None and row.id not in memory.runs:
@@ -35,7 +35,7 @@ def adopt(turn: Turn, event: RunArrived) -> None:
 
 
 def take_in(turn: Turn, row: Run, job: Job) -> RunMemory:
-    """Adopt a run that is not adopted yet. The row is the shard's from now on."""
+    """Adopt a run that is not adopted yet. From now on only the shard writes its row."""
     memory = turn.memory
     run = RunMemory(run=row, job=job, changed_at=turn.now, growth=Growth() if job.is_growing else None)
     memory.runs[row.id] = run
@@ -57,15 +57,14 @@ def take_in(turn: Turn, row: Run, job: Job) -> RunMemory:
 def recall_run(
     memory: ShardMemory, row: Run, job: Job, tasks: list[Task], spreads: list[Spread], now: datetime
 ) -> RunMemory:
-    """Bring a run back into memory from its rows, which are the shard's from now on: everything else is derived."""
-    found_stuck = stuck_runs.since(row)
-    run = RunMemory(run=row, job=job, tasks=tasks, changed_at=found_stuck or now, stuck_at=found_stuck)
+    """Restore a run from its rows, which only the shard writes from now on. Everything else is derived."""
+    run = RunMemory(run=row, job=job, tasks=tasks, changed_at=row.stuck_at or now)
     memory.runs[row.id] = run
     if job.is_growing:
         run.growth = restore.growth(job, tasks, spreads)
     waiting = {row.priority: row.task_count - len(tasks)}
     for task in tasks:
-        if task.state not in PAST_INTAKE:  # one that a change of the run's priority has not come to yet has the old one
+        if task.state not in PAST_INTAKE:  # a pending change of the run's priority may not have reached this task
             waiting[task.priority] = waiting.get(task.priority, 0) + 1
         if task.state not in FINAL or task.birth is None or not task.birth.replaced:
             run.counts[task.state] = run.counts.get(task.state, 0) + 1
@@ -93,7 +92,7 @@ def recall_run(
 
 
 def recall_checkpoints(memory: ShardMemory, checkpoints: Iterable[Checkpoint]) -> None:
-    """Bring back what attempts have saved, for the runs that are in memory."""
+    """Restore the checkpoints of runs in memory."""
     for saved in checkpoints:
         task = memory.find(saved.task_id)
         if task is not None:
@@ -123,7 +122,7 @@ def _recall_task(memory: ShardMemory, run: RunMemory, task: Task, now: datetime)
 
 
 def _recall_lease(memory: ShardMemory, task: Task, worker_id: str, lease_id: str, attempt_id: str) -> None:
-    """The rows say that a worker holds this attempt: expect the worker, and the room is taken."""
+    """A worker holds this attempt according to the rows: expect the worker, and count its capacity as used."""
     if worker_id not in memory.workers:
         memory.meet(worker_id)
     memory.hold(attempt_id, task)

@@ -1,11 +1,11 @@
-"""Work on a whole run that may exceed a batch: making its tasks, cancelling, pausing, resuming, reopening, and giving
-them another priority.
+"""Bulk operations: work on a whole run that may exceed a batch (create its tasks, cancel, pause, resume, reopen, change
+the priority).
 
-A spread (`Turn.open_spread`) visits the positions of its run from 0 to `total`, a part of them in each turn. If the
-first part is not all of it, its row is written in the same batch, and `done` moves with each later part: a new leader
-goes on where it stopped.
+A bulk operation (`Turn.open_spread`) visits the positions of its run from 0 to `total`, some of them in each turn. If
+one step is not enough, its row is written in the same batch, and `done` moves with each later step: a new leader
+continues where it stopped.
 
-1. A run with an open spread is not final.
+1. A run with an open bulk operation is not final.
 2. Visiting a position twice does nothing the second time.
 """
 
@@ -25,13 +25,13 @@ from mainspring.shard.turn import Turn
 
 S = TaskState
 _VISITS_PER_ROW = 8
-"""How many positions are looked at for each row that a turn may write: most visits write nothing."""
+"""Positions visited for each row that a turn may write: most visits write nothing."""
 
 
 def step(turn: Turn, run: RunMemory, spread: Spread) -> Step:
-    """Do the next part of a spread, as much as the turn has room for, and as the run's pace allows."""
+    """Run the next step of a bulk operation, within the turn's budget and the run's pace."""
     if spread.kind in GROWING and spread.done != len(run.tasks):
-        # What was begun before it is made first: tasks are made in the order of their places.
+        # Earlier operations come first: tasks are created in the order of their positions.
         return Step.LATER if run.run.id in turn.memory.put_off else Step.MORE
     visit = _VISITS[spread.kind]
     pace = run_pacing.PACES.get(spread.kind)
@@ -47,7 +47,7 @@ def step(turn: Turn, run: RunMemory, spread: Spread) -> Step:
             break
         visit(turn, run, spread)
         if run.spreads.get((spread.kind, spread.parent)) is not spread:
-            break  # What came of the visit asks for the opposite: it has been ended.
+            break  # The visit led to the opposite operation, which has ended this one.
         spread.done += 1
         most -= 1
     if left is not None and pace is not None:
@@ -61,7 +61,7 @@ def step(turn: Turn, run: RunMemory, spread: Spread) -> Step:
 
 
 def prioritise(turn: Turn, run: RunMemory, priority: Priority, *, by: str, why: str) -> None:
-    """Give a run another priority at once, and its tasks that are not over as a spread. What runs goes on."""
+    """Change the priority of a run at once, and of its open tasks by a bulk operation. Running tasks continue."""
     row, memory = run.run, turn.memory
     unmade = row.task_count - len(run.tasks)
     memory.in_memory.count(row.priority, row.tenant, -unmade)
@@ -72,12 +72,12 @@ def prioritise(turn: Turn, run: RunMemory, priority: Priority, *, by: str, why: 
 
 
 def _used(run: RunMemory, spread: Spread) -> int:
-    """What counts against the pace: tasks that are made for a growth, and for the others those that became ready."""
+    """What counts against the pace: created tasks for a dynamic operation, otherwise tasks that became ready."""
     return spread.done if spread.kind in GROWING else run.counts.get(S.QUEUED, 0)
 
 
 def _must_wait(run: RunMemory, spread: Spread) -> bool:
-    """Whether the next task may have to be started again, and the run still grows: what it made must be whole first."""
+    """Whether the next task may have to restart while tasks are still being added: what it created must be complete."""
     if spread.kind is not SpreadKind.REOPEN or run.growth is None or not run.is_growing():
         return False
     task = _made(run, spread)
@@ -92,7 +92,7 @@ def _adopt(turn: Turn, run: RunMemory, spread: Spread) -> None:
 def _make_child(turn: Turn, run: RunMemory, spread: Spread) -> None:
     maker = turn.memory.find(spread.parent)
     if maker is None:
-        raise Broken(f"nobody makes {spread}")
+        raise Broken(f"no creator for {spread}")
     if spread.done >= len(run.tasks):
         progress.make_child(turn, run, maker, spread.done)
 

@@ -1,8 +1,8 @@
-"""What has gone well or badly is counted, and while a circuit is open its work is held back (RTY-4).
+"""Circuit breakers: count results, and hold the work of an open breaker (RTY-4).
 
-`core/lifecycle/circuit_breakers.py` counts and decides; here tasks are held, circuits get their rows, and people are
-told. A task is looked at when it becomes ready (`is_held`), and if the circuit of its job has opened since, when it is
-placed (`may_be_placed`). What is held is PENDING until a time, and looked at again then.
+`core/lifecycle/circuit_breakers.py` counts and decides; this module delays tasks, writes rows and raises alerts. A task
+is checked when it becomes ready (`is_held`), and again on placement in case the breaker of its job has opened since
+(`may_be_placed`). A held task is PENDING until a time, and checked again then.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ SIGNATURE, JOB = "signature", "job"
 _COMES_BACK = frozenset(
     {FailureClass.TRANSIENT, FailureClass.RESOURCE, FailureClass.TIMEOUT, FailureClass.RATE_LIMITED}
 )
-"""Failures that are tried again, as far as the task is concerned: those that can storm."""
+"""Failures that are retried, as far as the task is concerned: these can cause a retry storm."""
 
 
 def succeeded(turn: Turn, run: RunMemory, task: Task) -> None:
-    """An attempt succeeded: it is remembered how long it took, and a circuit that it went through closes."""
+    """Record a success and its duration; close the circuit breaker that it probed."""
     memory, now = turn.memory, turn.now
     if task.started_at is not None:
         took = (now - task.started_at).total_seconds()
@@ -46,7 +46,7 @@ def succeeded(turn: Turn, run: RunMemory, task: Task) -> None:
 
 
 def failed(turn: Turn, run: RunMemory, failure: Failure) -> None:
-    """An attempt failed by its own fault, or by that of what it needs."""
+    """Record a failure of an attempt or of a dependency."""
     if failure.kind is FailureClass.INFRASTRUCTURE:
         return
     memory, now = turn.memory, turn.now.timestamp()
@@ -55,14 +55,14 @@ def failed(turn: Turn, run: RunMemory, failure: Failure) -> None:
         if circuit is not None:
             _open(turn, SIGNATURE, circuit)
         if failure.signature in memory.alike.open:
-            return  # It happens to everybody, and says nothing about the job.
+            return  # A common failure says nothing about the job.
     circuit = memory.failing_jobs.failed(run.subject(), now)
     if circuit is not None:
         _open(turn, JOB, circuit)
 
 
 def is_held(turn: Turn, run: RunMemory, task: Task) -> bool:
-    """Whether a task that is ready is held by a circuit: it waits for a later time then. If not, it may be a probe."""
+    """Whether an open circuit breaker holds a ready task: it is delayed then. If not, the task may be a probe."""
     memory, now = turn.memory, turn.now.timestamp()
     job = memory.failing_jobs.open.get(run.subject())
     if job is not None:
@@ -84,7 +84,7 @@ def is_held(turn: Turn, run: RunMemory, task: Task) -> bool:
 
 
 def may_be_placed(turn: Turn, task: Task) -> bool:
-    """Whether the circuit of its job lets a queued task start; if not, it waits for a later time."""
+    """Whether the circuit breaker of its job lets a queued task start; if not, it is delayed."""
     memory = turn.memory
     job = memory.failing_jobs.open.get(memory.runs[task.run_id].subject())
     if job is None or (task.trail is not None and task.trail.is_probe):
@@ -100,20 +100,20 @@ def may_be_placed(turn: Turn, task: Task) -> bool:
 
 
 def retry_at(turn: Turn, due_at: datetime, signature: str) -> datetime:
-    """When a retry is made that is due then: as soon as its second has room for it (RTY-3)."""
+    """Time of a retry that is due: the first second with capacity in the retry rate (RTY-3)."""
     now, due = turn.now.timestamp(), due_at.timestamp()
     taken = turn.memory.retry_pace.take(due, signature, now=now)
     return due_at if taken == due else _instant(taken)
 
 
 def recall_retry(memory: ShardMemory, task: Task, now: datetime) -> None:
-    """A retry was found waiting in the rows: it takes its place among those of its second."""
+    """Count a retry found in the rows against the rate of its second."""
     if task.due_at is not None and task.trail is not None:
         memory.retry_pace.take(task.due_at.timestamp(), task.trail.signature, now=now.timestamp())
 
 
 def circuit_due(turn: Turn, timer: TimerDue) -> None:
-    """A circuit of which nothing was heard for long closes."""
+    """Close a circuit breaker that has been idle for long."""
     memory, now = turn.memory, turn.now.timestamp()
     for kind, circuits in ((SIGNATURE, memory.alike), (JOB, memory.failing_jobs)):
         circuit = circuits.open.get(timer.subject)
@@ -126,7 +126,7 @@ def circuit_due(turn: Turn, timer: TimerDue) -> None:
 
 
 def recall(memory: ShardMemory, rows: Iterable[BreakerRow], now: datetime) -> None:
-    """The rows say that these circuits are open."""
+    """Restore open circuit breakers from rows."""
     for row in rows:
         opened = row.opened_at.timestamp()
         circuit = Circuit(
@@ -168,8 +168,8 @@ def _put_off(turn: Turn, task: Task, due: float, kind: str, circuit: Circuit) ->
 
 
 def _say(kind: str, circuit: Circuit) -> str:
-    what = circuit.subject if kind == JOB else "failures that are alike"
-    return f"held: the circuit is open for {what} ({circuit.because})"
+    what = circuit.subject if kind == JOB else "failures with this signature"
+    return f"on hold: the circuit breaker for {what} is open ({circuit.because})"
 
 
 def _row(turn: Turn, kind: str, circuit: Circuit) -> BreakerRow:

@@ -1,14 +1,14 @@
-"""A run that is to be over by a time is watched (PLC-11). `core/lifecycle/deadlines.py` says what can be known of it.
+"""Deadlines of runs (PLC-11). The forecast itself is in `core/lifecycle/deadlines.py`.
 
-    adopted ──► looked at ──► in time: looked at again when half of the slack is gone
-                         ├──► at risk: told once, and escalated once, if that is wanted and its tenant may have it
-                         └──► late: told once
-    over ─────► whoever was told hears of that (`Turn.close`)
+    adopted ──► checked ──► on time: checked again when half of the slack is gone
+                        ├──► at risk: one alert, and one escalation if wanted and allowed
+                        └──► late: one alert
+    ended ────► alerts are resolved (`Turn.close`)
 
-1. That it is at risk is in its row (`at_risk_at`), in the batch that tells of it: a new leader tells nobody again. That
-   it is late follows from the row, and is told under the same name again.
-2. One that is paused, held or being ended is left alone.
-3. A run without a deadline has no timer, and costs one look at that.
+1. The risk is in the run's row (`at_risk_at`), written in the batch of the alert: a new leader does not repeat it.
+   Lateness follows from the row; its alert is repeated under the same id.
+2. Runs that are paused, held or ending are not checked.
+3. A run without a deadline has no timer.
 """
 
 from __future__ import annotations
@@ -37,19 +37,18 @@ from mainspring.shard.turn import Turn
 
 MOST_LOOKED_AT = 500
 MOST_EDGES = 5_000
-"""A run with more tasks or edges is looked at as a whole, by how long runs of its job usually take: to look at so many
-tasks takes some milliseconds."""
+"""Larger runs are forecast as a whole, from earlier durations: visiting so many tasks takes milliseconds."""
 APART_SECONDS = 0.005
 MOST_APART_SECONDS = 30.0
-"""A new leader looks at the runs that it finds one after another, so that no turn is long."""
+"""A new leader spreads the checks of restored runs, so that no turn is long."""
 _NEXT_TURN = timedelta(seconds=0.05)
-"""When so many come up at once that a turn would be long, others wait for so long."""
+"""Delay of checks beyond the limit per turn."""
 LOOK_LATER_SECONDS = 60.0
-"""At one that is paused, or being ended."""
+"""Interval for runs that are paused or ending."""
 
 
 def begin(memory: ShardMemory, run: RunMemory, now: datetime) -> None:
-    """A run is adopted: if its job says so, it is from now on known by when it is to be over."""
+    """Set the deadline of an adopted run, if its job has one, and start checking it."""
     row, within = run.run, run.job.spec.finish_within_seconds
     if row.finish_by is None and within is not None:
         row.finish_by = promised_by(within, window_at=row.window_at, created_at=row.created_at, start_at=row.start_at)
@@ -57,20 +56,20 @@ def begin(memory: ShardMemory, run: RunMemory, now: datetime) -> None:
 
 
 def recall(memory: ShardMemory, run: RunMemory, now: datetime) -> None:
-    """A run was found in the rows: it is looked at soon."""
+    """Restore the checks of a run found in the rows: the first one is soon."""
     apart = timedelta(seconds=min(MOST_APART_SECONDS, APART_SECONDS * len(memory.runs)))
     _watch(memory, run, now + apart)
 
 
 def _watch(memory: ShardMemory, run: RunMemory, look_at: datetime) -> None:
-    """Look at a run then, if it is to be over by a time."""
+    """Set a timer to check a run with a deadline."""
     if run.run.finish_by is not None:
         timer = TimerDue(kind=TimerKind.DEADLINE, subject=run.run.id, stamp=run.run.generation)
         memory.set_instant(min(look_at, run.run.finish_by), timer)
 
 
 def due(turn: Turn, timer: TimerDue) -> None:
-    """Look whether a run will be over in time, tell whoever has to know, and see to it that it is looked at again."""
+    """Check whether a run will meet its deadline, raise alerts, and set the next check."""
     run, now = turn.memory.runs[timer.subject], turn.now
     row = run.run
     if row.finish_by is None:
@@ -79,7 +78,7 @@ def due(turn: Turn, timer: TimerDue) -> None:
         turn.memory.set_instant(now + timedelta(seconds=LOOK_LATER_SECONDS), timer)
         return
     if now >= row.finish_by:
-        summary = f"{run.job.spec.name} is late: it was to be over by {say_instant(row.finish_by)}"
+        summary = f"{run.job.spec.name} is late: deadline {say_instant(row.finish_by)}"
         turn.batch.outbox.append(alerts.run_late(row, summary, now))
         return
     look_at = row.finish_by
@@ -99,7 +98,7 @@ def due(turn: Turn, timer: TimerDue) -> None:
 
 
 def outlook_of(memory: ShardMemory, run: RunMemory, now: datetime) -> Outlook | None:
-    """What can be said of a run now; None if it is to be over by no time."""
+    """Forecast the end of a run; None if it has no deadline."""
     row = run.run
     if row.finish_by is None:
         return None
@@ -112,7 +111,7 @@ def outlook_of(memory: ShardMemory, run: RunMemory, now: datetime) -> Outlook | 
 
 
 def _left(memory: ShardMemory, run: RunMemory, now: datetime) -> dict[int, float | None]:
-    """What is left of each task that is not over, those that are still to be made included."""
+    """Remaining seconds of each task that has not ended, including those not created yet."""
     known: dict[str, float | None] = {}
     left: dict[int, float | None] = {}
     for position in range(max(len(run.tasks), len(run.job.tasks))):
@@ -145,17 +144,17 @@ def _at_risk(turn: Turn, run: RunMemory, outlook: Outlook) -> None:
 
 
 def _escalate(turn: Turn, run: RunMemory, risk: str) -> str:
-    """Give a run at risk the next higher priority, if that is wanted and may be; says what became of it."""
+    """Raise the priority of a run at risk by one level, if wanted and allowed; describe the result."""
     memory, row = turn.memory, run.run
     if not run.job.spec.escalate or not memory.tuning.escalate_at_risk:
-        return f"it stays {row.priority.name}"
+        return f"priority stays {row.priority.name}"
     may_have_p0 = not memory.tuning.p0_needs_grant or memory.rules.granted_p0(row.tenant, turn.now)
     priority = higher_priority(row.priority, may_have_p0=may_have_p0)
     if priority is None:
-        no_grant = "" if row.priority is Priority.P0 else f": {row.tenant} has no grant for P0"
-        return f"it stays {row.priority.name}{no_grant}"
+        no_grant = "" if row.priority is Priority.P0 else f": {row.tenant} has no P0 grant"
+        return f"priority stays {row.priority.name}{no_grant}"
     was, change = row.priority, f"from {row.priority.name} to {priority.name}"
     row.because = f"escalated {change}: {risk}"
     bulk_operations.prioritise(turn, run, priority, by="shard", why=row.because)
     turn.batch.audit.append(audit_entries.escalation(row, was, risk))
-    return f"it was escalated {change}"
+    return f"priority raised {change}"

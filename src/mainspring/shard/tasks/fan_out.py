@@ -1,11 +1,11 @@
-"""A run grows: a task with `for_each` becomes as many as its list has items, an output adds tasks (DAG-2, DAG-5).
+"""Fan-out and expansion: `for_each` creates one task per item, and outputs add tasks (DAG-2, DAG-5).
 
-Here is decided what is to be made, and its places are reserved; a spread makes it (`shard/tasks/bulk_operations.py`).
+This module decides what to create and reserves positions; `shard/tasks/bulk_operations.py` creates it.
 
     free ──► items ──┬─ none ───────────────► SKIPPED
                      ├─ no list ────────────► FAILED
-                     ├─ more than allowed ──► PENDING, and the run is paused until a person says go on
-                     └─ N ──────────────────► QUEUED as number 0, and a spread makes the other N - 1
+                     ├─ more than allowed ──► PENDING, and the run is paused until a person resumes it
+                     └─ N ──────────────────► QUEUED as number 0, and a bulk operation creates the other N - 1
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mainspring.core.graph.expansion import Surroundings
 from mainspring.core.graph.fan_out import MOST_TASKS, items_of, label_of
 from mainspring.core.lifecycle.readiness import Decision
 from mainspring.core.model.batch import SpreadKind
-from mainspring.core.model.task import Birth, Task, TaskState
+from mainspring.core.model.task import Birth, Task, TaskState, Trail
 from mainspring.protocol.errors import Broken, ExpressionFailed, Refused
 from mainspring.shard import alerts
 from mainspring.shard.state.dynamic_tasks import FanOut, Growth
@@ -32,23 +32,24 @@ _FAULTS_SAID = 5
 
 
 def fan_out(turn: Turn, run: RunMemory, task: Task) -> Decision | None:
-    """Where a task with `for_each` goes that is free to start; None if it stays, for a person to decide.
+    """Decide where a ready task with `for_each` goes; None if it stays until a person decides.
 
-    Whoever resumes a run that its limit had paused, and so has read of it, lets the task pass.
+    Resuming a run that the limit paused allows the fan-out.
     """
     growth = _growth(run)
     allowed = (SpreadKind.RESUME, "") in run.spreads
     try:
         items = _items(run, task.position)
     except ExpressionFailed as error:
-        return Decision(state=S.FAILED, because=f"its list can't be had: {error}")
+        return Decision(state=S.FAILED, because=f"its list can't be evaluated: {error}")
     count, limit = len(items), _most(turn, run)
     if not count:
-        return Decision(state=S.SKIPPED, because="nothing to do: the list is empty")
+        return Decision(state=S.SKIPPED, because="skipped: its list is empty")
     if run.run.task_count + count - 1 > MOST_TASKS:
-        because = f"its list has {count} items: with them the run would have more than {MOST_TASKS} tasks"
+        because = f"its list has {count} items, which would exceed the limit of {MOST_TASKS} tasks per run"
         return Decision(state=S.FAILED, because=because)
-    if count > limit and not (allowed and task.because == _say_limit(count, limit)):
+    stopped_at = None if task.trail is None else task.trail.fan_out_limit
+    if count > limit and not (allowed and stopped_at == (count, limit)):
         _stop_at_limit(turn, run, task, count, limit)
         return None
     birth = Birth(parent=task.position, generation=task.generation, index=0, total=count)
@@ -57,16 +58,18 @@ def fan_out(turn: Turn, run: RunMemory, task: Task) -> Decision | None:
         items=items,
     )  # fmt: skip
     turn.touch(task)
+    if task.trail is not None and stopped_at is not None:
+        task.trail = msgspec.structs.replace(task.trail, fan_out_limit=None)
     task.birth = msgspec.structs.replace(birth, label=label(run, made, 0))
     growth.fan_outs[task.position] = made
     growth.firsts[task.position, task.generation] = made.first
     if count > 1:
         reserve(turn, run, SpreadKind.FAN_OUT, task, count - 1)
-    return Decision(state=S.QUEUED, because=f"its list has {count} items, and this is the first")
+    return Decision(state=S.QUEUED, because=f"fanned out over {count} items")
 
 
 def grow(turn: Turn, run: RunMemory, task: Task, output: str | None) -> str | None:
-    """Take in what the output of a task adds, which has not ended yet; in words what is wrong with it, if it is bad."""
+    """Apply the output of a task that has not ended yet; return what is wrong with it, if anything."""
     growth = _growth(run)
     surroundings = Surroundings(
         positions=growth.positions(run.job),
@@ -92,18 +95,18 @@ def grow(turn: Turn, run: RunMemory, task: Task, output: str | None) -> str | No
 
 
 def reserve(turn: Turn, run: RunMemory, kind: SpreadKind, task: Task, count: int) -> None:
-    """Keep the next places of the run for what `task` makes, and have it made."""
+    """Reserve the next positions of the run for tasks created by `task`, and start creating them."""
     row = run.run
     start = row.task_count
     row.task_count += count
     turn.mark(run)
     turn.memory.in_memory.count(row.priority, row.tenant, count)
-    why = f"{task.name} makes {count} tasks"
+    why = f"{task.name} adds {count} tasks"
     turn.open_spread(run, kind, by="shard", why=why, parent=task.id, done=start, total=start + count)
 
 
 def item(run: RunMemory, task: Task) -> str | None:
-    """What a task of a fan-out is for, as JSON; None if it is of none."""
+    """The item of a fan-out member, as JSON; None for other tasks."""
     found = run.fan_out_of(task)
     if found is None or task.birth is None:
         return None
@@ -111,36 +114,40 @@ def item(run: RunMemory, task: Task) -> str | None:
 
 
 def label(run: RunMemory, found: FanOut, index: int) -> str:
-    """What people call number `index` of a fan-out."""
+    """Label of member `index` of a fan-out."""
     given = label_of(run.spec(found.position).label, _items_again(run, found)[index], index, found.labels)
     found.labels.add(given)
     return given
 
 
 def stopped_at_limit(run: RunMemory) -> list[Task]:
-    """Tasks that wait for a person because their list is too long."""
+    """Tasks whose fan-out exceeds the limit, waiting for a person."""
     if run.growth is None:
         return []
     made = (run.tasks[position] for position in sorted(run.job.templates) if position < len(run.tasks))
-    return [task for task in made if task.state is S.PENDING and task.because.startswith(_LIMIT)]
+    return [
+        task
+        for task in made
+        if task.state is S.PENDING and task.trail is not None and task.trail.fan_out_limit is not None
+    ]
 
 
 def tell_limit_is_over(turn: Turn, run: RunMemory) -> None:
-    """A person has decided about a run that a limit had paused: whoever was told of it is told that."""
+    """Resolve the alerts of a run that the limit had paused: a person has decided."""
     for task in stopped_at_limit(run):
         limit = _most(turn, run)
         turn.batch.outbox.append(alerts.fan_out_limit(task, 0, limit, turn.now, resolved=True))
 
 
 def _most(turn: Turn, run: RunMemory) -> int:
-    """How many tasks may be made at once: what the job allows, or its tenant's quota if that is less."""
+    """Limit of a fan-out: that of the job, or the tenant's quota if it is lower."""
     allowed = turn.memory.rules.quota(run.run.tenant, turn.now).max_fan_out
     return run.job.spec.max_fan_out if allowed is None else min(allowed, run.job.spec.max_fan_out)
 
 
 def _growth(run: RunMemory) -> Growth:
     if run.growth is None:
-        raise Broken(f"the job of {run.run.id} can't grow")
+        raise Broken(f"the job of {run.run.id} can't have dynamic tasks")
     return run.growth
 
 
@@ -151,33 +158,27 @@ def _items(run: RunMemory, position: int) -> list[str]:
 
 
 def _items_again(run: RunMemory, found: FanOut) -> list[str]:
-    """The items, derived again if a take-over has happened since: what they come from has not changed."""
+    """The items, derived again after a takeover: their source has not changed."""
     if not found.items:
         found.items = _items(run, found.position)
     return found.items
 
 
 def _why_not_later(run: RunMemory, position: int) -> str | None:
-    """Why a task can't be given further needs."""
+    """Why a task can't get more dependencies; None if it can."""
     if position >= len(run.tasks):
         return None
     task = run.tasks[position]
     if task.state is S.PENDING and run.waiting[position] and task.birth is None:
         return None
-    return f"{task.name} is {task.state}, and waits for nothing: it can't be given further needs"
-
-
-_LIMIT = "its list has more items than the job allows"
-
-
-def _say_limit(count: int, limit: int) -> str:
-    return f"{_LIMIT}: {count}, and {limit} are allowed; resume the run to go on, or cancel it"
+    return f"{task.name} is {task.state}, so it can't get more dependencies"
 
 
 def _stop_at_limit(turn: Turn, run: RunMemory, task: Task, count: int, limit: int) -> None:
-    """Pause the run, and tell its owner (DAG-2)."""
+    """Pause the run, and alert its owner (DAG-2)."""
     turn.touch(task)
-    task.because = _say_limit(count, limit)
+    task.trail = msgspec.structs.replace(task.trail or Trail(), fan_out_limit=(count, limit))
+    task.because = f"its list has {count} items (limit {limit}): resume the run to allow it, or cancel it"
     run.run.paused = True
     run.run.because = f"{task.name}: {task.because}"
     turn.mark(run)

@@ -1,4 +1,4 @@
-"""What a task gets from upstream: outputs by name, and the names of those that ended without a success (DAG-6)."""
+"""Inputs of a task: upstream outputs by name, and the names of upstream tasks that did not succeed (DAG-6)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from mainspring.shard.state.dynamic_tasks import FanOut
 from mainspring.shard.state.run_state import RunMemory
 
 _FEW = LARGEST_INPUTS_BYTES // LARGEST_OUTPUT_BYTES
-"""So many upstreams can't have too much to say."""
+"""So many upstream outputs can't exceed the limit."""
 
 
 def inputs(run: RunMemory, position: int) -> tuple[dict[str, str], list[str]]:
-    """The outputs of what a task needs, as JSON by name, and who failed. A fan-out gives one list, in its order."""
+    """Upstream outputs as JSON by name, and the upstream tasks that failed. A fan-out gives one list, in item order."""
     found: dict[str, str] = {}
     failed: list[str] = []
     growth = run.growth
@@ -32,14 +32,14 @@ def inputs(run: RunMemory, position: int) -> tuple[dict[str, str], list[str]]:
 
 
 def gathered(run: RunMemory, fan_out: FanOut) -> str:
-    """The outputs of a fan-out that is over, as one list."""
+    """Outputs of an ended fan-out, as one list."""
     if fan_out.gathered is None:
         fan_out.gathered = gather(run.tasks[member].output for member in fan_out.members())
     return fan_out.gathered
 
 
 def excess(run: RunMemory, position: int) -> str | None:
-    """Why a task can't be given what is upstream of it; None if it can, as nearly always."""
+    """Why the inputs of a task are too large; None if they are not."""
     if run.growth is None and len(run.job.upstream[position]) <= _FEW:
         return None
     size = 0
@@ -49,4 +49,4 @@ def excess(run: RunMemory, position: int) -> str | None:
         size += len(output) if output is not None else 0
     if size <= LARGEST_INPUTS_BYTES:
         return None
-    return f"what it would get from upstream has {size} characters, and {LARGEST_INPUTS_BYTES} are allowed"
+    return f"its inputs have {size} characters (limit {LARGEST_INPUTS_BYTES})"

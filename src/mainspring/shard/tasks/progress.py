@@ -1,9 +1,9 @@
-"""How a run moves on: a task is made, becomes free, ends, and its children hear of it (DAG-1, DAG-3, DAG-4).
+"""Progress of a run: a task is created, becomes ready, ends, and notifies its children (DAG-1, DAG-3, DAG-4).
 
-A task waits for all of its upstreams to be heard of (`waiting`), and is decided then. When a task ends, its children
-are told one after another: a ripple. A ripple to 100,000 children exceeds a batch and goes on in later turns; it needs
-no row, because a new leader counts from the states. The tasks of a fan-out tell nobody but each other: with the last of
-them the task that they are of has ended, and its children are told.
+A task waits until all of its upstream tasks have notified it (`waiting`), and is decided then. When a task ends, it
+notifies its children one after another: a propagation. A propagation to 100,000 children exceeds a batch and continues
+in later turns; it needs no row, because a new leader counts from the states. Members of a fan-out notify nobody: with
+the last of them the template has ended, and its children are notified.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ from mainspring.shard.turn import Turn
 
 S = TaskState
 _TROUBLE = (S.FAILED, S.TIMED_OUT, S.CANCELLED, S.SKIPPED)
-REPLACED = "what made it was started again"
-_READY = Decision(state=S.QUEUED, because="ready: nothing upstream is open")
+REPLACED = "its creator was restarted"
+_READY = Decision(state=S.QUEUED, because="dependencies met")
 
 
 class Step(StrEnum):
-    """How far work is that may exceed a batch."""
+    """Result of a step of work that may exceed a batch."""
 
     OVER = "over"
     MORE = "more"
-    """The turn has no more room for it."""
+    """The turn's budget is used up."""
     LATER = "later"
-    """Others wait, and its run has been fast enough."""
+    """The run has used up its pace, and others wait."""
 
 
 def make(turn: Turn, run: RunMemory, position: int) -> None:
-    """Make the next task of a run that its definition has."""
+    """Create the next task of a run from its definition."""
     _make(turn, run, task_id(run.run.id, position), run.job.tasks[position].name, position)
 
 
 def make_child(turn: Turn, run: RunMemory, maker: Task, position: int) -> None:
-    """Make the next task of a run that `maker` adds: by its list, or by its output."""
+    """Create the next task of a run that `maker` adds: by its list, or by its output."""
     if run.growth is None:
-        raise Broken(f"{run.run.id} can't grow")
+        raise Broken(f"{run.run.id} can't have dynamic tasks")
     fan_out = run.growth.fan_outs.get(maker.position)
     if fan_out is not None:
         generation, index, total = fan_out.generation, position - fan_out.first, fan_out.total
@@ -68,7 +68,7 @@ def make_child(turn: Turn, run: RunMemory, maker: Task, position: int) -> None:
 
 
 def _make(turn: Turn, run: RunMemory, id: str, name: str, position: int, birth: Birth | None = None) -> None:
-    """Make a task, and decide it at once if nothing upstream is open."""
+    """Create a task, and decide it at once if nothing upstream is open."""
     row = run.run
     task = Task(
         id=id, run_id=row.id, shard=row.shard, tenant=row.tenant, name=name, position=position, priority=row.priority,
@@ -76,7 +76,7 @@ def _make(turn: Turn, run: RunMemory, id: str, name: str, position: int, birth: 
     )  # fmt: skip
     run.tasks.append(task)
     waiting = count_waiting(run, position)
-    task.because = f"waits for {waiting} upstream" if waiting else "made"
+    task.because = f"waiting for {waiting} upstream" if waiting else "created"
     run.waiting.append(waiting)
     run.counts[S.PENDING] = run.counts.get(S.PENDING, 0) + 1
     turn.create(task)
@@ -85,12 +85,12 @@ def _make(turn: Turn, run: RunMemory, id: str, name: str, position: int, birth: 
 
 
 def count_waiting(run: RunMemory, position: int) -> int:
-    """How many upstreams of a task it still has to hear of."""
+    """Number of upstream tasks that have not notified a task."""
     return sum(1 for parent in run.parents(position) if not _has_told(run, parent, position))
 
 
 def free(turn: Turn, run: RunMemory, task: Task) -> None:
-    """Decide a PENDING task that waits for nothing more upstream, or whose run lets nothing more start."""
+    """Decide a PENDING task that waits for nothing upstream, or whose run is stopped."""
     if run.is_stopped():
         cancel_unstarted(turn, run, task)
         return
@@ -120,7 +120,7 @@ def free(turn: Turn, run: RunMemory, task: Task) -> None:
 
 
 def retry_due(turn: Turn, timer: TimerDue) -> None:
-    """A task that waited for a time may go on, if it is still where it was when the timer was set."""
+    """End the delay of a task, unless it has changed since the timer was set."""
     task = turn.memory.find(timer.subject)
     if task is None or task.state is not TaskState.PENDING or task.seq != timer.stamp or task.due_at is None:
         return
@@ -129,18 +129,18 @@ def retry_due(turn: Turn, timer: TimerDue) -> None:
     task.due_at = None
     run.delayed -= 1
     if run.waiting[task.position]:
-        turn.mark(run)  # Nothing moves, but one task less waits for a time: the run's state may be another.
+        turn.mark(run)  # No task changes state, but one less is delayed: the run's state may change.
     else:
         free(turn, run, task)
 
 
 def fault(message: str) -> str:
-    """What is wrong with a task itself, as an error that no further try would help."""
+    """A fault of the task itself, as an error that is not retried."""
     return msgspec.json.encode({"class": FailureClass.PERMANENT, "message": message}).decode()
 
 
 def queue_again(turn: Turn, run: RunMemory, task: Task, *, by: str, because: str) -> None:
-    """Put a task that had been ready back into its queue, unless its run rests or its upstreams are others now."""
+    """Queue a task again, unless its run is suspended or its upstream tasks have changed."""
     if task.birth is not None and run.is_replaced(task):
         cancel(turn, run, task, by=by, because=REPLACED, cause=None)
         return
@@ -148,21 +148,21 @@ def queue_again(turn: Turn, run: RunMemory, task: Task, *, by: str, because: str
     if run.is_resting():
         turn.move(task, S.PENDING, by=by, because="the run is paused")
     elif run.waiting[task.position]:
-        turn.move(task, S.PENDING, by=by, because="waits for upstream")
+        turn.move(task, S.PENDING, by=by, because="waiting for upstream")
     elif _decide(run, task).state is not S.QUEUED:
-        turn.move(task, S.PENDING, by=by, because="something upstream has ended otherwise since")
+        turn.move(task, S.PENDING, by=by, because="an upstream task has ended differently since")
         free(turn, run, task)
 
 
 def cancel_unstarted(turn: Turn, run: RunMemory, task: Task) -> None:
-    """Cancel a task that no worker holds, for what its run has come to."""
+    """Cancel a task that no worker holds, for the reason that its run stopped."""
     row = run.run
     if row.cancelled_by is not None:
         cancel(turn, run, task, by=row.cancelled_by, because="the run was cancelled", cause=None)
     elif row.timed_out:
-        cancel(turn, run, task, by="shard", because="the run's time was up", cause=None)
+        cancel(turn, run, task, by="shard", because="the run timed out", cause=None)
     else:
-        because = f"{row.failed_task} failed, and the job fails fast"
+        because = f"{row.failed_task} failed (fail_fast)"
         cancel(turn, run, task, by="shard", because=because, cause=row.failed_task)
 
 
@@ -176,7 +176,7 @@ def cancel(turn: Turn, run: RunMemory, task: Task, *, by: str, because: str, cau
 
 
 def ended(turn: Turn, run: RunMemory, task: Task) -> None:
-    """A task is final: let its children hear of it, and the whole run if the job fails fast."""
+    """A task is final: notify its children, and stop the run if the job fails fast."""
     if task.birth is not None and run.is_replaced(task):
         if task.birth.parent == task.position:
             start_over(turn, run, task)
@@ -198,7 +198,7 @@ def ended(turn: Turn, run: RunMemory, task: Task) -> None:
 
 
 def grow(turn: Turn, run: RunMemory, task: Task, output: str | None) -> str | None:
-    """Take in what the output of a task adds, which has not ended yet; in words what is wrong with it, if it is bad."""
+    """Apply the output of a task that has not ended yet; return what is wrong with it, if anything."""
     fault = growing.grow(turn, run, task, output)
     if fault is None and run.growth is not None:
         for position in run.growth.extended[task.position]:
@@ -208,7 +208,7 @@ def grow(turn: Turn, run: RunMemory, task: Task, output: str | None) -> str | No
 
 
 def start_over(turn: Turn, run: RunMemory, template: Task) -> None:
-    """A task whose list is made again, and that is over as number 0 of the old one, stands for a list again."""
+    """Restart the template of a fan-out that has ended as member 0, because its list is rebuilt."""
     turn.touch(template)
     if run.is_stopped():
         template.cause = run.run.failed_task
@@ -217,7 +217,7 @@ def start_over(turn: Turn, run: RunMemory, template: Task) -> None:
         ended(turn, run, template)
         return
     start = template.state
-    because = "what gives its list was started again"
+    because = "the source of its list was restarted"
     template.priority = run.run.priority
     turn.batch.transitions.append(reopen(template, now=turn.now, by="shard", because=because))
     turn.recount(template, start)
@@ -228,7 +228,7 @@ def start_over(turn: Turn, run: RunMemory, template: Task) -> None:
 
 
 def ripple(turn: Turn, run: RunMemory, position: int) -> Step:
-    """Tell the children of an ended task, as many as the turn has room for, and as the run's pace allows."""
+    """Notify the children of an ended task, within the turn's budget and the run's pace."""
     children = run.children(position)
     told = run.ripples[position]
     ready = run.counts.get(S.QUEUED, 0)
@@ -278,7 +278,7 @@ def _has_told(run: RunMemory, parent: int, child: int) -> bool:
 
 
 def _decide(run: RunMemory, task: Task) -> Decision:
-    """Ask the rules. A task of a fan-out has passed its own condition: nothing that it could see has changed since."""
+    """Decide a task. The condition of a fan-out member was checked before: nothing that it reads has changed since."""
     if task.birth is not None and run.is_replaced(task):
         return Decision(state=S.CANCELLED, because=REPLACED)
     decision = _decide_by_upstreams(run, task)
@@ -292,9 +292,9 @@ def _decide(run: RunMemory, task: Task) -> Decision:
 
 
 def _decide_by_upstreams(run: RunMemory, task: Task) -> Decision:
-    """Ask the rule; but while nothing in the run went wrong and no condition stands on an edge, the answer is known.
+    """Decide a task by its upstream tasks. If all went well and there are no edge conditions, the answer is known.
 
-    (A fan-in of 100,000 would take 100 ms to describe to the rule.)
+    (Describing a fan-in of 100,000 to the rule would take 100 ms.)
     """
     parents = run.parents(task.position)
     if not parents:
@@ -314,9 +314,9 @@ def _decide_by_upstreams(run: RunMemory, task: Task) -> Decision:
 
 
 def foregone(run: RunMemory, task: Task) -> Decision | None:
-    """What becomes of a task that still waits, if what has ended upstream settles it already: it will never be queued.
+    """The decision about a waiting task, if upstream results have settled it already: it will never be queued.
 
-    For those who ask. What else ends upstream may give another reason, and none of them starts it.
+    For diagnosis. Other upstream results may change the reason, but never start the task.
     """
     conditions = run.conditions(task.position) or {}
     if not conditions and not any(run.counts.get(state) for state in _TROUBLE):
@@ -342,7 +342,7 @@ def _upstream(parent: Task, when: str | None) -> Upstream:
 
 
 def _whole(run: RunMemory, position: int) -> Upstream:
-    """An upstream for a task's own condition: a fan-out with all its outputs, and how it ended."""
+    """An upstream for a task's own condition: a fan-out with all outputs, and how it ended."""
     fan_out = None if run.growth is None else run.growth.fan_outs.get(position)
     if fan_out is None:
         return _upstream(run.tasks[position], None)
@@ -354,7 +354,7 @@ def _whole(run: RunMemory, position: int) -> Upstream:
 
 
 def _describe(run: RunMemory, fan_out: FanOut, when: str | None) -> list[Upstream]:
-    """A fan-out, for the rule: those that did not succeed, and for the others, if there are any, all of it as one."""
+    """A fan-out as upstreams for the rule: each member that did not succeed, and one for all the others."""
     members = [run.tasks[position] for position in fan_out.members()]
     found = [_upstream(task, None) for task in members if task.state is not S.SUCCEEDED]
     if len(found) < len(members):

@@ -1,4 +1,4 @@
-"""The growth of a run, derived again from its rows (HA-3): who made what is in the births."""
+"""Restore the dynamic tasks of a run from its rows (HA-3): the creator of each is in its `birth`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mainspring.shard.state.dynamic_tasks import FanOut, Growth
 
 
 def growth(job: Job, tasks: Sequence[Task], spreads: Sequence[Spread]) -> Growth:
-    """Fan-outs, and what outputs have added, as the rows have it. An open spread says where its first task belongs."""
+    """Derive fan-outs and expansions from rows. An open bulk operation knows the position of its first task."""
     found = Growth()
     for task in tasks:
         birth = task.birth
@@ -51,7 +51,7 @@ def _recall_fan_out(found: Growth, tasks: Sequence[Task], template: Task, begins
 
 
 def _recall_expansions(found: Growth, job: Job, tasks: Sequence[Task], begins: dict[str, int]) -> None:
-    """In the order in which they were added: what one adds may need what an earlier one did."""
+    """Restore expansions in the order in which they were added: a later one may depend on an earlier one."""
     line: list[tuple[int, int]] = []
 
     def note(position: int) -> None:
@@ -72,6 +72,6 @@ def _recall_expansions(found: Growth, job: Job, tasks: Sequence[Task], begins: d
 
 
 def _first(found: Growth, grower: Task, begins: dict[str, int]) -> int:
-    """Where the first task is that it added; if it added none, edges only, behind all that it can have meant."""
+    """Position of the first task that it added; if it added edges only, behind everything they can refer to."""
     known = found.firsts.get((grower.position, grower.generation))
     return begins.get(grower.id, 1 << 40) if known is None else known

@@ -1,9 +1,9 @@
-"""Large work of one run goes at its pace while others wait, and at full speed while nobody does (DAG-2, DAG-9).
+"""Pacing: large work of one run is rate limited while other runs wait, and unlimited otherwise (DAG-2, DAG-9).
 
-A spread or ripple that is out of tokens leaves the line, and a timer puts it back. Nothing of that is stored: a new
-leader finds spreads in their rows, derives ripples from the states, and begins with full buckets.
+A bulk operation or propagation without tokens leaves its queue, and a timer returns it. Nothing of this is stored: a
+new leader finds bulk operations in their rows, derives propagations from the states, and begins with full buckets.
 
-Others are those who are as important, or more: what waits behind this run by its priority does not slow it down.
+Other runs count if their priority is the same or higher: runs of a lower priority do not slow this one down.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ PACES = {
     SpreadKind.RESUME: Paced.READINESS,
     SpreadKind.REOPEN: Paced.READINESS,
 }
-"""Of the spreads that make work. Those that end some are not held up."""
+"""Bulk operations that create work. Those that end work are not paced."""
 _SHORTEST_SECONDS = 0.02
 
 
 def allowance(memory: ShardMemory, run: RunMemory, work: Paced, wanted: int) -> int | None:
-    """How many tasks may be made or become ready now; None: all, as nobody else waits."""
+    """Number of tasks that may be created or become ready now; None: all, as no other run waits."""
     if wanted <= LEAST_PART or not others_wait(memory, run):
         return None
     return _bucket(memory, run, work).left(memory.life)
 
 
 def charge(memory: ShardMemory, run: RunMemory, work: Paced, many: int) -> None:
-    """So many have gone."""
+    """Charge tasks to the pace."""
     _bucket(memory, run, work).take(many)
 
 
 def others_wait(memory: ShardMemory, run: RunMemory) -> bool:
-    """Whether somebody else, not less important, has work that waits for workers or to be made."""
+    """Whether a run of the same or a higher priority has work that waits for workers or to be created."""
     row = run.run
     queued = sum(depth for (priority, _), depth in memory.queues.depth.items() if priority <= row.priority)
     if queued > run.counts.get(TaskState.QUEUED, 0):
@@ -49,17 +49,17 @@ def others_wait(memory: ShardMemory, run: RunMemory) -> bool:
 
 
 def put_off_spread(memory: ShardMemory, run: RunMemory, kind: SpreadKind, parent: str) -> None:
-    """Let a spread go on when there are tokens again."""
+    """Defer a bulk operation until there are tokens."""
     _put_off(memory, run, PACES[kind]).spreads.append((run.run.id, kind, parent))
 
 
 def put_off_ripple(memory: ShardMemory, run: RunMemory, position: int) -> None:
-    """Let a ripple go on when there are tokens again."""
+    """Defer a propagation until there are tokens."""
     _put_off(memory, run, Paced.READINESS).ripples.append((run.run.id, position))
 
 
 def due(memory: ShardMemory, timer: TimerDue) -> None:
-    """What was put off goes on."""
+    """Continue deferred work."""
     waiting = memory.put_off.pop(timer.subject, None)
     if waiting is not None:
         memory.spreads.extend(waiting.spreads)

@@ -1,7 +1,7 @@
-"""A run in which nothing has changed for 30 minutes, and nothing runs, is found, explained and decided again (DAG-8).
+"""Detect runs in which nothing has changed or run for 30 minutes, report them, and decide them again (DAG-8).
 
-Nothing should ever be stuck: whatever waits, waits for something that will come. This watch is for what we did not
-think of. What it finds stands in the run's `because`, so that a new leader knows of it too.
+Nothing should ever be stuck: every wait has an event that ends it. This check catches the cases that nobody thought of.
+When a run was found stuck is in its row (`stuck_at`), so that a new leader knows it too.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from datetime import datetime, timedelta
 
 from mainspring.core.graph.fan_out import full_name
 from mainspring.core.lifecycle.states import FINAL
-from mainspring.core.model.run import Run
 from mainspring.core.model.task import Task, TaskState
 from mainspring.shard import alerts
 from mainspring.shard.state.run_state import RunMemory
@@ -19,14 +18,13 @@ from mainspring.shard.turn import Turn
 
 S = TaskState
 _MOVING = (S.QUEUED, S.ASSIGNED, S.RUNNING, S.QUARANTINED)
-"""States of tasks that wait for a worker, run, or wait for a person."""
-_STUCK = "stuck since "
+"""States of tasks that run, or wait for a worker or a person."""
 _TASKS_NAMED = 5
 
 
 def is_stuck(run: RunMemory, now: datetime, after: timedelta) -> bool:
-    """Whether nothing of a run has moved for so long, and nothing will."""
-    last = max(filter(None, (run.changed_at, run.stuck_at)), default=now)
+    """Whether a run has made no progress for this long, and will make none."""
+    last = max(filter(None, (run.changed_at, run.run.stuck_at)), default=now)
     if now - last < after or run.is_resting() or run.spreads or run.ripples:
         return False
     if any(run.counts.get(state) for state in _MOVING):
@@ -35,10 +33,10 @@ def is_stuck(run: RunMemory, now: datetime, after: timedelta) -> bool:
 
 
 def move_on(turn: Turn, run: RunMemory) -> None:
-    """Say what a run waits for, tell somebody, and decide all of it again."""
-    since = run.stuck_at or run.changed_at or turn.now
-    run.stuck_at = turn.now
-    run.run.because = f"{_STUCK}{since.isoformat()}: {explain(run)}"
+    """Report what a run waits for, raise an alert, and decide its tasks again."""
+    since = run.run.stuck_at or run.changed_at or turn.now
+    run.run.stuck_at = turn.now
+    run.run.because = f"stuck since {since.isoformat()}: {explain(run)}"
     turn.mark(run)
     turn.batch.outbox.append(alerts.run_stuck(run.run, turn.now, turn.now))
     for task in [task for task in run.tasks if task.state is S.PENDING]:
@@ -51,19 +49,12 @@ def move_on(turn: Turn, run: RunMemory) -> None:
             progress.free(turn, run, task)
 
 
-def since(row: Run) -> datetime | None:
-    """When a run was found stuck, as its row says; None if it was not."""
-    if not row.because.startswith(_STUCK):
-        return None
-    return datetime.fromisoformat(row.because.removeprefix(_STUCK).partition(": ")[0])
-
-
 def explain(run: RunMemory) -> str:
-    """What the tasks of a run wait for, in words."""
+    """Describe what the tasks of a run wait for."""
     waiting = [task for task in run.tasks if task.state not in FINAL]
     said = [_explain_task(run, task) for task in waiting[:_TASKS_NAMED]]
     more = f"; and {len(waiting) - _TASKS_NAMED} more" if len(waiting) > _TASKS_NAMED else ""
-    return "; ".join(said) + more if said else "no task of it is open"
+    return "; ".join(said) + more if said else "it has no open tasks"
 
 
 def _explain_task(run: RunMemory, task: Task) -> str:
@@ -74,4 +65,4 @@ def _explain_task(run: RunMemory, task: Task) -> str:
     upstream = [f"{parent.name} ({parent.state})" for parent in made if parent.state not in FINAL]
     if upstream:
         return f"{name} waits for {', '.join(upstream[:_TASKS_NAMED])}"
-    return f"{name} is {task.state}, counts {run.waiting[task.position]} open upstream, and there is none"
+    return f"{name} is {task.state} and counts {run.waiting[task.position]} open upstream tasks, but there are none"

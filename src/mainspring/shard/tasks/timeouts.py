@@ -1,12 +1,12 @@
-"""A task takes long, gets nowhere, or wants more time (LIV-2, LIV-4). `core/lifecycle/timeouts.py` has the lengths.
+"""Timeouts, stalls and extensions of running tasks (LIV-2, LIV-4). `core/lifecycle/timeouts.py` computes the limits.
 
 One timer follows an attempt from its start: first to its soft limit, if it has one, and then to its hard limit. Another
-one follows it from its first word of progress on, or from the start if the definition says how long it may be stuck.
-Lengths are counted in seconds of the shard's life, so that a stall of ours ends nothing; a new leader goes by when the
-attempt was started, but ends nothing before its worker could report.
+one follows it from its first progress report on, or from the start if the definition has a stall limit. Limits are
+counted in shard time, so that a stall of the shard expires nothing; a new leader goes by the start of the attempt, but
+expires nothing before its worker could report.
 
-More time is part of the task's row (`Trail.limit_seconds`). The timer is not set anew: it looks whether its time has
-come (`ShardMemory.deadlines`), and if not waits for the rest.
+An extension is part of the task's row (`Trail.limit_seconds`). The timer is not reset: when it fires, it checks the
+deadline (`ShardMemory.deadlines`), and waits for the rest if there is any.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from mainspring.shard.state.run_state import RunMemory
 from mainspring.shard.turn import Turn
 
 LEAST_LIMIT_LEFT = timedelta(seconds=20)
-"""After a take-over no limit ends anything before the workers could report what ended while nobody listened."""
+"""After a takeover no limit expires before the workers could report what ended in between."""
 LONGEST_NOTE = 200
 
 
 def begin(memory: ShardMemory, run: RunMemory, task: Task) -> None:
-    """An attempt has started: from now on within its time."""
+    """Start the time limits of an attempt."""
     spec = run.spec(task.position)
     soft, hard = timeouts.limits(spec, task.trail, memory.tuning)
     if soft is not None:
@@ -45,7 +45,7 @@ def begin(memory: ShardMemory, run: RunMemory, task: Task) -> None:
 
 
 def recall(memory: ShardMemory, run: RunMemory, task: Task, now: datetime) -> None:
-    """An attempt was found running in the rows."""
+    """Restore the time limits of an attempt found running in the rows."""
     if task.started_at is None or task.attempt_id is None:
         return
     spec, elapsed = run.spec(task.position), now - task.started_at
@@ -67,7 +67,7 @@ def recall(memory: ShardMemory, run: RunMemory, task: Task, now: datetime) -> No
 
 
 def recall_headway(memory: ShardMemory) -> None:
-    """Go on watching the progress of attempts that said within this term how far they are."""
+    """Keep monitoring the progress of attempts that reported it within this term."""
     for attempt in memory.headway:
         task = memory.attempts[attempt]
         spec = memory.runs[task.run_id].spec(task.position)
@@ -76,7 +76,7 @@ def recall_headway(memory: ShardMemory) -> None:
 
 
 def progressed(memory: ShardMemory, task: Task, said: Progress) -> None:
-    """An attempt says how far it is: kept in memory, with when it last moved."""
+    """Record the progress of an attempt, and when it last changed."""
     known, note = memory.headway.get(said.attempt), said.note[:LONGEST_NOTE]
     if known is not None and (known.percent, known.note) == (said.percent, note):
         return
@@ -87,13 +87,13 @@ def progressed(memory: ShardMemory, task: Task, said: Progress) -> None:
 
 
 def soft_limit_due(turn: Turn, timer: TimerDue) -> None:
-    """A task runs longer than it should: somebody is told, once, and its hard limit comes next."""
+    """The soft limit has expired: send one alert, and set the hard limit."""
     task = _running(turn, timer)
     if task is None or task.attempt_id is None:
         return
     memory, spec = turn.memory, turn.memory.runs[task.run_id].spec(task.position)
     soft = timeouts.limits(spec, task.trail, memory.tuning)[0] or 0.0
-    _tell(turn, task, AlertKind.RUNNING_LONG, f"{task.name} runs for longer than {soft:g} s")
+    _tell(turn, task, AlertKind.RUNNING_LONG, f"{task.name} has been running for more than {soft:g} s")
     deadline = memory.deadlines.get(task.attempt_id)
     hard = timeouts.hard_limit(spec, task.trail, memory.tuning)
     left = deadline - memory.life if deadline is not None else hard - soft
@@ -101,7 +101,7 @@ def soft_limit_due(turn: Turn, timer: TimerDue) -> None:
 
 
 def hard_limit_due(turn: Turn, timer: TimerDue) -> None:
-    """A task has had its time: it is stopped, unless it got more, or the measure is longer by now."""
+    """The hard limit may have expired: stop the task, unless it was extended or the setting is longer now."""
     task = _running(turn, timer)
     if task is None or task.attempt_id is None:
         return
@@ -118,7 +118,7 @@ def hard_limit_due(turn: Turn, timer: TimerDue) -> None:
 
 
 def stall_due(turn: Turn, timer: TimerDue) -> None:
-    """A task may be stuck: it is stopped if it has made no progress for as long as that takes."""
+    """Stop a task that has made no progress for the stall limit."""
     task = _running(turn, timer)
     if task is None or task.attempt_id is None:
         return
@@ -131,11 +131,11 @@ def stall_due(turn: Turn, timer: TimerDue) -> None:
     if task.stop is None:
         why = f"it made no progress for {limit:g} s"
         stop_requests.request(turn, task, StopKind.STALL, by="shard", why=why)
-        _tell(turn, task, AlertKind.STALLED, f"{task.name} is stuck and was stopped: {why}")
+        _tell(turn, task, AlertKind.STALLED, f"{task.name} has stalled and was stopped: {why}")
 
 
 def more_time(turn: Turn, event: MoreTimeAsked) -> None:
-    """An attempt asks for more time: it gets it while it makes progress, up to a limit."""
+    """An attempt requests an extension: granted while it makes progress, up to a limit."""
     memory = turn.memory
     task = memory.attempts.get(event.attempt)
     if task is None or task.worker_id != event.worker:
@@ -145,7 +145,7 @@ def more_time(turn: Turn, event: MoreTimeAsked) -> None:
 
 
 def prolong(turn: Turn, task: Task, attempt: str, seconds: float) -> Extended:
-    """Give an attempt the time that it asks for, if it may have it; says how long it has from now on."""
+    """Extend an attempt if allowed; return the time that it has left."""
     run = turn.memory.runs[task.run_id]
     refusal = _why_not(turn, run, task)
     if not refusal:
@@ -156,9 +156,9 @@ def prolong(turn: Turn, task: Task, attempt: str, seconds: float) -> Extended:
 
 
 def extend(turn: Turn, run: RunMemory, task: Task, event: ExtendTask) -> tuple[Reply, str]:
-    """A person gives a running task more time; says how that went."""
+    """Extend a running task for a person; return the result."""
     if task.state is not TaskState.RUNNING:
-        return Reply.REFUSED, f"the task is {task.state}: only one that runs can get more time"
+        return Reply.REFUSED, f"the task is {task.state}: only a running task can be extended"
     if task.stop is not None and task.stop.kind is not StopKind.HOLD:
         return Reply.REFUSED, f"the task is being stopped: {task.stop.why}"
     if not 0 < event.seconds <= timeouts.LONGEST_SECONDS:
@@ -168,11 +168,11 @@ def extend(turn: Turn, run: RunMemory, task: Task, event: ExtendTask) -> tuple[R
     worker = turn.memory.workers.get(task.worker_id or "")
     if worker is not None and task.attempt_id is not None and not refusal:
         turn.send(worker, Extended(task.attempt_id, _left(turn, run, task)))
-    return (Reply.ALREADY, refusal) if refusal else (Reply.DONE, f"it has {_left(turn, run, task):.0f} s from now on")
+    return (Reply.ALREADY, refusal) if refusal else (Reply.DONE, f"{_left(turn, run, task):.0f} s left")
 
 
 def _why_not(turn: Turn, run: RunMemory, task: Task) -> str:
-    """Why a task does not get the time that it asks for; empty if it does."""
+    """Why an attempt can't be extended; empty if it can."""
     if task.state is not TaskState.RUNNING:
         return f"it is {task.state}"
     if task.stop is not None and task.stop.kind is not StopKind.HOLD:
@@ -180,17 +180,17 @@ def _why_not(turn: Turn, run: RunMemory, task: Task) -> str:
     headway = turn.memory.headway.get(task.attempt_id or "")
     stall = timeouts.stall_limit(run.spec(task.position), turn.memory.tuning)
     if headway is None:
-        return "it has not said how far it is"
+        return "it has not reported progress"
     if turn.memory.life - headway.moved >= stall:
         return f"it has made no progress for {stall:g} s"
     return ""
 
 
 def _prolong(turn: Turn, run: RunMemory, task: Task, limit: float) -> str:
-    """Let a task run for so long in all; why not, if it has as much already or may not have more."""
+    """Raise the total time limit of a task; return why not, if it is no longer than the current one."""
     now_allowed = timeouts.hard_limit(run.spec(task.position), task.trail, turn.memory.tuning)
     if limit <= now_allowed:
-        return f"it may run for {now_allowed:g} s in all"
+        return f"its limit is already {now_allowed:g} s"
     left = limit - _elapsed(turn, task)
     turn.touch(task)
     task.trail = replace(task.trail or Trail(), limit_seconds=limit)
@@ -199,7 +199,7 @@ def _prolong(turn: Turn, run: RunMemory, task: Task, limit: float) -> str:
 
 
 def _left(turn: Turn, run: RunMemory, task: Task) -> float:
-    """How long an attempt may go on."""
+    """Seconds that an attempt may still run."""
     deadline = turn.memory.deadlines.get(task.attempt_id or "")
     if deadline is not None:
         return max(0.0, deadline - turn.memory.life)
@@ -212,7 +212,7 @@ def _elapsed(turn: Turn, task: Task) -> float:
 
 
 def _running(turn: Turn, timer: TimerDue) -> Task | None:
-    """The task of a timer, if it is still where it was when the timer was set."""
+    """The task of a timer, unless it has changed since the timer was set."""
     task = turn.memory.find(timer.subject)
     return task if task is not None and task.seq == timer.stamp and task.worker_id is not None else None
 

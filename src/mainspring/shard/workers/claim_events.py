@@ -1,6 +1,6 @@
-"""What workers that speak plain HTTP ask of a shard (WRK-2): each is asked for, and answered once it is durable.
+"""Requests of HTTP workers (WRK-2). Each gets a reply once it is durable.
 
-Such a worker has no session, and nothing is ever sent to it: what it is to know is in the answers to its own calls.
+Such a worker has no session, and nothing is sent to it: everything it needs is in the replies to its calls.
 """
 
 from __future__ import annotations
@@ -10,33 +10,33 @@ from mainspring.shard.events import Asked, Event
 
 
 class ClaimAct(Asked, frozen=True, kw_only=True):
-    """A worker that speaks plain HTTP wants something."""
+    """A request of an HTTP worker."""
 
     worker: str
 
 
 class ClaimWork(ClaimAct, frozen=True, kw_only=True, tag="ClaimWork"):
-    """It takes so much work: answered with what there is, as soon as there is some, or with nothing after a while."""
+    """Claim an amount of work. The reply comes as soon as there is work, or is empty after the wait time."""
 
     wanted: int
     hold_seconds: float
-    """What it has not started by then goes back to the queue."""
+    """An attempt not started by then is queued again."""
     wait_seconds: float = 0.0
     offer: Offer | None = None
-    """What it has in all; None: something for each claim (`claims.UNSAID`)."""
+    """Total resources of the worker; None: a default amount per claim (`claims.UNSAID`)."""
     labels: dict[str, str]
     zone: str = ""
     version: str = ""
 
 
 class StartClaimed(ClaimAct, frozen=True, kw_only=True, tag="StartClaimed"):
-    """It has begun with an attempt."""
+    """The worker has started an attempt."""
 
     attempt: str
 
 
 class BeatClaimed(ClaimAct, frozen=True, kw_only=True, tag="BeatClaimed"):
-    """It is still at an attempt, and this is how far it is."""
+    """Heartbeat of an attempt, with its progress."""
 
     attempt: str
     percent: float | None = None
@@ -44,22 +44,22 @@ class BeatClaimed(ClaimAct, frozen=True, kw_only=True, tag="BeatClaimed"):
     checkpoint: str | None = None
     """JSON, for the task's next attempt (WRK-7)."""
     extend_seconds: float | None = None
-    """It asks for so much more time (LIV-4)."""
+    """Requested extension of the time limit (LIV-4)."""
 
 
 class EndClaimed(ClaimAct, frozen=True, kw_only=True, tag="EndClaimed"):
-    """An attempt is over, and this is what it left."""
+    """An attempt has ended, with its result."""
 
     attempt: str
     outcome: Outcome
     output: str | None = None
     error: str | None = None
     is_late: bool = False
-    """The rows say that the attempt was over before: this is kept as a record, and changes nothing (LIV-5)."""
+    """The attempt had ended before, according to its row: kept as a record, and changes nothing (LIV-5)."""
 
 
 class ClaimDropped(Event, frozen=True, kw_only=True, tag="ClaimDropped"):
-    """Nobody waits for the answer to a claim any more, or what was claimed can't be handed over."""
+    """The caller of a claim is gone, or the claimed work can't be delivered."""
 
     worker: str
     claim: int

@@ -1,16 +1,16 @@
-"""Workers that speak plain HTTP (WRK-2): they claim work, start it, say how far it is, and how it ended.
+"""HTTP workers (WRK-2): they claim work, start it, and report progress and results by calls of their own.
 
     claim ──► ASSIGNED ──start──► RUNNING ──complete, fail──► as any result
-                 │                   │ ▲ heartbeat: the time begins anew
+                 │                   │ ▲ heartbeat: the time limit restarts
                  │                   └─ silent for `claim_silence_seconds` ──► lost, by the task's policy (LIV-1)
-                 └─ not started within the claim's own time, or called back ──► QUEUED (LIV-3)
+                 └─ not started within the claim's own time, or recalled ──► QUEUED (LIV-3)
 
-1. Such a worker gets something only while a claim of it is open, and no more than that is for (`Worker.wants`). A claim
-   is answered by the first turn that has something for it, or when its time is up; then it is over.
-2. Nothing is sent to it. That it is to stop stands in the task's row, and is the answer to its next heartbeat. What it
-   has claimed and not started it can be deprived of at any time: it asks before it starts.
-3. It is watched over attempt by attempt: how it is itself, nobody needs to know. It is forgotten when it has nothing,
-   and has asked for nothing for a while.
+1. Such a worker gets work only while it has an open claim, and no more than it claims (`Worker.wants`). A claim gets
+   its reply from the first turn that has work for it, or when its wait time is over; then it is closed.
+2. Nothing is sent to it. A stop request is in the task's row, and in the reply to the next heartbeat. Claimed work that
+   it has not started can be recalled at any time: it asks before it starts.
+3. Its attempts are monitored one by one, not the worker itself. It is forgotten when it holds nothing and has claimed
+   nothing for a while.
 4. A new leader finds its attempts in the rows, and gives each the full time again.
 """
 
@@ -44,14 +44,16 @@ S = TaskState
 MOST_CLAIMS = 10_000
 """Open in a shard at a time."""
 MOST_OF_ONE = 100
-"""Open of one worker at a time."""
+"""Open per worker at a time."""
 UNSAID = Resources(cpu_millis=4_000, memory_bytes=16 * 1024**3, disk_bytes=256 * 1024**3)
-"""What a worker that does not say what it has is taken to have for each claim."""
-_NOT_HELD = "the attempt is over, or another worker's"
+"""Resources assumed per claim of a worker that does not report any."""
+NO_HEARTBEAT = "no heartbeat from"
+"""The message of a loss by silence begins with this."""
+_NOT_HELD = "the attempt has ended, or belongs to another worker"
 
 
-def act(turn: Turn, event: ClaimAct) -> None:
-    """Do what such a worker asks for, and answer it."""
+def apply(turn: Turn, event: ClaimAct) -> None:
+    """Apply a request of an HTTP worker, and reply to it."""
     match event:
         case ClaimWork():
             _claim(turn, event)
@@ -62,15 +64,15 @@ def act(turn: Turn, event: ClaimAct) -> None:
         case EndClaimed():
             _end(turn, event)
         case _:
-            raise Broken(f"nobody carries out {event}")
+            raise Broken(f"no handler for {event}")
 
 
 def hand_over(turn: Turn, worker: Worker, lease: Lease, assignment: Assignment, needs: Offer) -> None:
-    """A worker gets what it has claimed, when the turn closes. It has to start it in time."""
+    """Add an assignment to the reply of a claim. The worker has to start it in time."""
     memory = turn.memory
     claim = memory.claims.first(worker.id)
     if claim is None:
-        raise Broken(f"{worker.id} was given {lease.id}, and has no claim open")
+        raise Broken(f"{worker.id} was given {lease.id}, but has no open claim")
     claim.left -= 1
     memory.claims.ready[claim.ticket] = None
     run = memory.runs[assignment.run]
@@ -85,7 +87,7 @@ def hand_over(turn: Turn, worker: Worker, lease: Lease, assignment: Assignment, 
 
 
 def settle(turn: Turn) -> None:
-    """Answer the claims that got something, and those whose time is up."""
+    """Reply to claims that got work, and to those whose wait time is over."""
     memory = turn.memory
     for ticket in list(memory.claims.ready):
         claim = memory.claims.close(ticket)
@@ -95,30 +97,30 @@ def settle(turn: Turn) -> None:
 
 
 def drop(turn: Turn, event: ClaimDropped) -> None:
-    """Nobody waits for a claim, or has what it was answered with: that goes back to the queue."""
+    """Queue the work of an abandoned claim again."""
     memory = turn.memory
     if memory.claims.close(event.claim) is not None:
         _count(memory, event.worker)
     for attempt in event.attempts:
         task = memory.attempts.get(attempt)
         if task is not None and task.worker_id == event.worker and task.state is S.ASSIGNED:
-            reports.give_back(turn, task, because=f"{event.worker} went away before it had it")
+            reports.give_back(turn, task, because=f"{event.worker} disconnected before it received it")
 
 
 def take_back(turn: Turn) -> None:
-    """What was called back, and has not started, is back at once: its worker asks before it starts."""
+    """Requeue recalled attempts that have not started: the worker asks before it starts one."""
     recalled, turn.memory.claims.recalled = turn.memory.claims.recalled, []
     for attempt in recalled:
         task = turn.memory.attempts.get(attempt)
         if task is not None and task.state is S.ASSIGNED:
             why = task.stop.why if task.stop is not None else ""
-            reports.give_back(turn, task, because=f"called back before {task.worker_id} started it: {why}")
+            reports.give_back(turn, task, because=f"recalled before {task.worker_id} started it: {why}")
 
 
 def recall(memory: ShardMemory) -> None:
-    """Give attempts that were found in the rows their full time, and go on with the claims of this term.
+    """Give attempts found in the rows their full time, and keep the claims of this term.
 
-    What was called back and had not started is given back by the first turn.
+    Recalled attempts that had not started are returned by the first turn.
     """
     for worker in memory.workers.values():
         if worker.wants is None:
@@ -140,7 +142,7 @@ def recall(memory: ShardMemory) -> None:
 
 
 def due(turn: Turn, timer: TimerDue) -> None:
-    """A claim has waited for as long as it wanted to, or nothing may have been heard of an attempt for too long."""
+    """The wait time of a claim is over, or an attempt may have been silent for too long."""
     if timer.kind is TimerKind.CLAIM:
         _end_wait(turn.memory, turn.memory.claims.open[int(timer.subject)])
     else:
@@ -148,7 +150,7 @@ def due(turn: Turn, timer: TimerDue) -> None:
 
 
 def _end_wait(memory: ShardMemory, claim: Claim) -> None:
-    """A claim waits no longer: it is answered when the turn closes."""
+    """Expire a claim: it gets its reply when the turn closes."""
     claim.is_over = True
     memory.claims.ready[claim.ticket] = None
 
@@ -163,7 +165,7 @@ def _silence_due(turn: Turn, timer: TimerDue) -> None:
     if quiet < most:
         _look_again(memory, task, most - quiet)
     else:
-        because = f"{task.worker_id} said nothing of it for {quiet:.0f} s"
+        because = f"{NO_HEARTBEAT} {task.worker_id} for {quiet:.0f} s"
         reports.lose(turn, task, because=because, worker_lost=True)
 
 
@@ -171,10 +173,10 @@ def _claim(turn: Turn, event: ClaimWork) -> None:
     memory = turn.memory
     memory.claims.close(event.ticket)
     if len(memory.claims.open) >= MOST_CLAIMS:
-        turn.answer(event, Reply.REFUSED, f"{MOST_CLAIMS:,} claims are open in {memory.shard}")
+        turn.answer(event, Reply.REFUSED, f"{MOST_CLAIMS:,} open claims in {memory.shard}: retry later")
         return
     if memory.claims.count(event.worker) >= MOST_OF_ONE:
-        turn.answer(event, Reply.REFUSED, f"{event.worker} has {MOST_OF_ONE} claims open")
+        turn.answer(event, Reply.REFUSED, f"{event.worker} already has {MOST_OF_ONE} open claims")
         return
     claim = Claim(
         ticket=event.ticket, worker=event.worker, left=event.wanted, hold_seconds=event.hold_seconds,
@@ -189,7 +191,7 @@ def _claim(turn: Turn, event: ClaimWork) -> None:
 
 
 def _meet(turn: Turn, event: ClaimWork) -> None:
-    """Take note of what the worker says of itself; its row is written when that is new."""
+    """Update a worker from its claim; its row is written if something changed."""
     memory = turn.memory
     worker = memory.workers.get(event.worker)
     is_new = worker is None
@@ -215,20 +217,20 @@ def _meet(turn: Turn, event: ClaimWork) -> None:
 
 
 def _set_total(memory: ShardMemory, worker: Worker, total: Resources) -> None:
-    """What a worker has: never less than what it holds."""
+    """Set the total resources of a worker: never less than what it holds."""
     memory.capacity -= worker.total
     worker.total = Resources(*(max(getattr(total, name), getattr(worker.used, name)) for name in NAMES))
     memory.capacity += worker.total
 
 
 def _for_claims(count: int) -> Resources:
-    """What a worker is taken to have free that does not say so."""
+    """Free resources assumed for a worker that does not report any."""
     one = UNSAID
     return Resources(one.cpu_millis * count, one.memory_bytes * count, one.gpus * count, one.disk_bytes * count)
 
 
 def _count(memory: ShardMemory, worker_id: str) -> None:
-    """The claims of a worker are others than before."""
+    """Update the number of tasks that a worker claims."""
     worker = memory.workers.get(worker_id)
     if worker is not None:
         worker.wants = memory.claims.wanted(worker_id)
@@ -242,9 +244,9 @@ def _start(turn: Turn, event: StartClaimed) -> None:
     elif task.state is S.RUNNING:
         turn.answer(event, Reply.ALREADY)
     elif task.stop is not None or not turn.memory.runs[task.run_id].may_start():
-        why = task.stop.why if task.stop is not None else "nothing more of its run may start"
-        reports.give_back(turn, task, because=f"called back before {event.worker} started it: {why}")
-        turn.answer(event, Reply.REFUSED, f"it was called back: {why}")
+        why = task.stop.why if task.stop is not None else "its run may not start tasks"
+        reports.give_back(turn, task, because=f"recalled before {event.worker} started it: {why}")
+        turn.answer(event, Reply.REFUSED, f"the attempt was recalled: {why}")
     else:
         reports.start(turn, task)
         if task.lease_id is not None:
@@ -253,20 +255,20 @@ def _start(turn: Turn, event: StartClaimed) -> None:
 
 
 def _beat(turn: Turn, event: BeatClaimed) -> None:
-    """It lives: keep what it says, and say whether it is to stop. What had its grace, and goes on, is given up."""
+    """Record progress, and reply whether the attempt is to stop. One that outlives its grace period is lost."""
     task, memory = _held(turn, event, event.attempt), turn.memory
     if task is None:
         turn.answer(event, Reply.REFUSED, _NOT_HELD)
         return
     if task.state is not S.RUNNING:
-        turn.answer(event, Reply.REFUSED, "it has not been started")
+        turn.answer(event, Reply.REFUSED, "the attempt has not been started")
         return
     if event.checkpoint is not None:
         turn.save_checkpoint(task, event.attempt, event.checkpoint)
     stop = task.stop if task.stop is not None and task.stop.kind is not StopKind.HOLD else None
     if stop is not None and stop.kill_at <= turn.now:
         reports.lose(turn, task, because=f"{event.worker} did not stop it in time: {stop.why}", worker_lost=False)
-        turn.answer(event, Reply.REFUSED, f"it was to stop, and had its time for that: {stop.why}")
+        turn.answer(event, Reply.REFUSED, f"the attempt did not stop within its grace period: {stop.why}")
         return
     if event.percent is not None or event.note is not None:
         timeouts.progressed(memory, task, Progress(event.attempt, event.percent, event.note or ""))
@@ -280,7 +282,7 @@ def _beat(turn: Turn, event: BeatClaimed) -> None:
 
 
 def _end(turn: Turn, event: EndClaimed) -> None:
-    """Settle the task. A failure of what was asked to stop is the end that was asked for."""
+    """Record the result of an attempt. A failure after a stop request counts as stopped."""
     task = _held(turn, event, event.attempt)
     if task is None:
         if event.is_late:
@@ -301,7 +303,7 @@ def _end(turn: Turn, event: EndClaimed) -> None:
 
 
 def _held(turn: Turn, event: ClaimAct, attempt: str) -> Task | None:
-    """The task of a live attempt, if it is this worker's; that it spoke of it is noted."""
+    """Return the task of a live attempt of this worker, and record the heartbeat."""
     memory = turn.memory
     task = memory.attempts.get(attempt)
     if task is None or task.worker_id != event.worker or task.lease_id is None:
@@ -311,7 +313,7 @@ def _held(turn: Turn, event: ClaimAct, attempt: str) -> Task | None:
 
 
 def _watch(memory: ShardMemory, lease: Lease, task: Task) -> None:
-    """Have a timer look at the silence about an attempt that has started."""
+    """Set a timer for the silence of a started attempt."""
     lease.heard = memory.life
     if task.state is S.RUNNING:
         _look_again(memory, task, memory.tuning.claim_silence_seconds)

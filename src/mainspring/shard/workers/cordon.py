@@ -1,11 +1,11 @@
-"""What people ask of workers (WRK-9): nothing new for this one, nothing waiting there, nothing running there.
+"""Cordon, drain and evict workers (WRK-9).
 
     (none) ──cordon──► CORDONED ──drain, evict──► DRAINING
        ▲───────────────uncordon──────────────────────┘
 
-A hold is part of the worker's row, so that a new leader knows it, and of `ShardMemory.held`, so that the worker still
-has it when it comes back. What is asked of the tasks there is part of their rows (`shard/actions/stop_requests.py`):
-who uncordons a worker does not take that back.
+A cordon is part of the worker's row, so that a new leader knows it, and of `ShardMemory.held`, so that it still applies
+when the worker reconnects. Stop requests to its tasks are part of the tasks' rows (`shard/actions/stop_requests.py`):
+uncordon does not withdraw them.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from mainspring.shard.placement import reservations
 from mainspring.shard.turn import Turn
 
 
-def act(turn: Turn, event: WorkerAct) -> None:
-    """Carry out what is asked of a worker, and answer it."""
+def apply(turn: Turn, event: WorkerAct) -> None:
+    """Execute an action on a worker, and reply to it."""
     event = audit_entries.with_before(turn.memory, event)
     if event.worker not in turn.memory.workers and event.worker not in turn.memory.held:
-        turn.answer(event, Reply.NOT_FOUND, f"there is no worker {event.worker}")
+        turn.answer(event, Reply.NOT_FOUND, f"worker {event.worker} not found")
         return
     match event:
         case CordonWorker():
@@ -41,26 +41,26 @@ def act(turn: Turn, event: WorkerAct) -> None:
         case UncordonWorker():
             changed = _set_hold(turn, event, Hold.NONE)
         case _:
-            raise Broken(f"nobody carries out {event}")
+            raise Broken(f"no handler for {event}")
     if changed:
         turn.answer(event, Reply.DONE)
     else:
-        turn.answer(event, Reply.ALREADY, f"{event.worker} is {_hold_of(turn, event) or 'not held'}")
+        turn.answer(event, Reply.ALREADY, f"{event.worker} is {_hold_of(turn, event) or 'not cordoned'}")
 
 
 def _drain(turn: Turn, event: WorkerAct) -> bool:
-    """Give a worker nothing new, and call back what it has not started; False if that was so before."""
+    """Cordon a worker, and recall what it has not started; False if nothing changed."""
     changed = _set_hold(turn, event, Hold.DRAINING)
     for task in _tasks_on(turn, event.worker):
         if task.state is TaskState.ASSIGNED:
             stop_requests.request(
-                turn, task, StopKind.HOLD, by=event.by, why=f"{event.worker} is drained: {_say(event)}"
+                turn, task, StopKind.HOLD, by=event.by, why=f"{event.worker} is draining: {_say(event)}"
             )
     return changed
 
 
 def _evict(turn: Turn, event: WorkerAct) -> bool:
-    """Ask all that a worker has to stop, but for what is being stopped already; False if that was so of everything."""
+    """Stop all tasks of a worker that are not being stopped yet; False if there are none."""
     asked = False
     for task in _tasks_on(turn, event.worker):
         if task.stop is None or task.stop.kind is StopKind.HOLD:
@@ -71,7 +71,7 @@ def _evict(turn: Turn, event: WorkerAct) -> bool:
 
 
 def _set_hold(turn: Turn, event: WorkerAct, hold: Hold) -> bool:
-    """Hold a worker, or no longer, in its row and in memory; False if it was so before."""
+    """Set or clear a cordon, in the worker's row and in memory; False if nothing changed."""
     if _hold_of(turn, event) is hold:
         return False
     memory = turn.memory
@@ -100,4 +100,4 @@ def _tasks_on(turn: Turn, worker_id: str) -> Iterator[Task]:
 
 
 def _say(event: WorkerAct) -> str:
-    return f"{event.why} ({event.by})" if event.why else f"asked by {event.by}"
+    return f"{event.why} ({event.by})" if event.why else f"by {event.by}"

@@ -1,20 +1,19 @@
-"""Workers come, fall silent, come back, and leave (LIV-1, LIV-3, LIV-5, LIV-6).
+"""Worker liveness: registration, silence, loss, shutdown (LIV-1, LIV-3, LIV-5, LIV-6).
 
     EXPECTED ──registers──► READY ──10 s silent──► SUSPECT ──5 s more──► LOST
-        │                   │ ▲───────heard of────────┘                    │
+        │                   │ ▲──────heartbeat────────┘                    │
         └── 15 s silent ─► LOST                       registers again ─────┘
-                            └──says goodbye──► GONE
+                            └───shuts down────► GONE
 
-Two watches find a silent worker: a timer of its own here, and the rows, in which servers note whom they have heard of
-(`host/maintenance/worker_watch.py`). Each alone is enough, and both ask the same question of the shard's own memory.
-They ask it when the turn closes, after all that has come in until then: a turn is open for as long as the batch before
-it is being written.
+Two checks find a silent worker: a timer here, and the rows, in which servers record heartbeats
+(`host/maintenance/worker_watch.py`). Each alone is enough, and both decide by the shard's own memory. They do so when
+the turn closes, after all events that have arrived until then: a turn stays open while the previous batch is written.
 
-Workers that speak plain HTTP are never suspect and never lost: their attempts are, one by one
-(`shard/workers/claims.py`). One that has nothing, and has asked for nothing for long, is forgotten.
+HTTP workers are never suspect and never lost: their attempts are, one by one (`shard/workers/claims.py`). One that
+holds nothing, and has claimed nothing for long, is forgotten.
 
-Seconds are those of the shard's life (`ShardMemory.life`): a stall of ours, or an outage, ends nothing. How many they
-are can be set (`core/model/settings.py`).
+Seconds are shard time (`ShardMemory.life`): a stall of the shard or an outage expires nothing. The limits are settings
+(`core/model/settings.py`).
 """
 
 from __future__ import annotations
@@ -41,9 +40,12 @@ from mainspring.shard.state.memory import ShardMemory
 from mainspring.shard.turn import Turn
 from mainspring.shard.workers import reports
 
+NOT_STARTED_IN_TIME = "did not start it in time"
+"""Why the work of a claim is queued again."""
+
 
 def register(turn: Turn, event: WorkerRegistered) -> None:
-    """A worker opens a session: compare what it has in hands with what the rows say, both ways."""
+    """Open a session of a worker: reconcile the attempts that it holds with those in the rows."""
     memory = turn.memory
     worker = memory.workers.get(event.worker)
     if worker is None:
@@ -66,7 +68,7 @@ def register(turn: Turn, event: WorkerRegistered) -> None:
 
 
 def carry_over(before: ShardMemory, after: ShardMemory) -> None:
-    """Keep what can't be loaded when the rows are loaded again within a term: above all what workers said."""
+    """Carry over what can't be loaded from rows when the memory is reloaded within a term: mainly worker reports."""
     after.life = before.life
     after.capacity = before.capacity
     after.barred = before.barred
@@ -79,7 +81,7 @@ def carry_over(before: ShardMemory, after: ShardMemory) -> None:
     after.claims, after.departures = before.claims, before.departures
     after.claims.begin_again()
     for shape, fault in before.barred.items():
-        after.queues.park(shape, f"placing it failed: {fault}")
+        after.queues.park(shape, f"placement failed: {fault}")
     for old in before.workers.values():
         worker = after.meet(old.id)
         worker.session, worker.total, worker.labels, worker.zone = old.session, old.total, old.labels, old.zone
@@ -89,7 +91,7 @@ def carry_over(before: ShardMemory, after: ShardMemory) -> None:
 
 
 def carry_over_attempts(before: ShardMemory, after: ShardMemory) -> None:
-    """Keep what was said of attempts within this term, and go on waiting for the receipt of what was sent."""
+    """Carry over what was reported of attempts within this term, and keep waiting for acknowledgments."""
     after.headway = {attempt: said for attempt, said in before.headway.items() if attempt in after.attempts}
     for lease in after.leases.values():
         worker, known = before.workers.get(lease.worker_id), before.leases.get(lease.id)
@@ -99,7 +101,7 @@ def carry_over_attempts(before: ShardMemory, after: ShardMemory) -> None:
 
 
 def hear(turn: Turn, event: WorkerEvent) -> bool:
-    """A worker was heard of; False if its session is not the one we know, and what it says is not to be taken."""
+    """Record a heartbeat; False if the session is not the current one, and the event has to be dropped."""
     worker = turn.memory.workers.get(event.worker)
     if worker is None or worker.session != event.session:
         turn.batch.effects.append(CloseLink(event.worker, event.session))
@@ -112,7 +114,7 @@ def hear(turn: Turn, event: WorkerEvent) -> bool:
 
 
 def leave(turn: Turn, event: WorkerLeaving) -> None:
-    """A worker wants nothing more: what it has goes on, or comes back by itself."""
+    """A worker accepts no more work: its running tasks continue, or are returned by the worker."""
     worker = turn.memory.workers[event.worker]
     worker.leaving = True
     reservations.give_all_back(turn, worker)
@@ -121,14 +123,14 @@ def leave(turn: Turn, event: WorkerLeaving) -> None:
 
 
 def say_goodbye(turn: Turn, event: WorkerGone) -> None:
-    """A worker ends in order, and is forgotten at once. What it should have had in hands has to run elsewhere."""
+    """Remove a worker that shut down cleanly. Tasks that it should have had are queued again."""
     worker = turn.memory.workers[event.worker]
     _let_go(turn, worker, WorkerStatus.GONE, f"{worker.id} left without it")
     turn.batch.effects.append(CloseLink(event.worker, event.session))
 
 
 def watch(turn: Turn, worker: Worker) -> None:
-    """Have a timer look at a worker's silence."""
+    """Set a timer for a worker's silence."""
     if not worker.watched:
         turn.memory.watches += 1
         worker.watched = turn.memory.watches
@@ -136,7 +138,7 @@ def watch(turn: Turn, worker: Worker) -> None:
 
 
 def due(turn: Turn, timer: TimerDue) -> None:
-    """A worker may be silent, or have received nothing."""
+    """A worker may be silent, or may not have acknowledged an assignment."""
     if timer.kind is TimerKind.RECEIPT:
         receipt_due(turn, timer)
     else:
@@ -144,7 +146,7 @@ def due(turn: Turn, timer: TimerDue) -> None:
 
 
 def silence_due(turn: Turn, timer: TimerDue) -> None:
-    """Look whether a worker has been silent for too long."""
+    """Check whether a worker has been silent for too long."""
     worker = turn.memory.workers[timer.subject]
     quiet, tuning = turn.memory.life - worker.heard, turn.memory.tuning
     if worker.wants is not None:
@@ -161,9 +163,9 @@ def silence_due(turn: Turn, timer: TimerDue) -> None:
 
 
 def unheard(turn: Turn, event: WorkerUnheard) -> None:
-    """The rows say that a worker has been silent: it is looked at when the turn closes (`give_up_unheard`).
+    """Note a worker that is silent according to its row: it is checked when the turn closes (`give_up_unheard`).
 
-    A worker that is not here was an older leader's, and holds nothing: only its row has to be put right.
+    A worker that is not here belonged to an older leader, and holds nothing: only its row has to be corrected.
     """
     memory = turn.memory
     if event.row.id in memory.workers:
@@ -178,7 +180,7 @@ def unheard(turn: Turn, event: WorkerUnheard) -> None:
 
 
 def give_up_unheard(turn: Turn) -> None:
-    """Give up those who are silent by the rows, if this shard, too, could have heard them and has not."""
+    """Mark workers lost that are silent according to their rows, if this shard has not heard them either."""
     memory = turn.memory
     for name in turn.unheard:
         worker = memory.workers.get(name)
@@ -189,16 +191,16 @@ def give_up_unheard(turn: Turn) -> None:
 
 
 def receipt_due(turn: Turn, timer: TimerDue) -> None:
-    """An assignment was not received in time: back to the queue (LIV-3).
+    """An assignment was not acknowledged in time: queue it again (LIV-3).
 
-    A worker that lives and does not hear what it is sent gets nothing more in this session: it is to register again.
-    One that claims its work may not have started it in time for many a reason.
+    A live worker that does not receive its messages gets nothing more in this session, and has to register again. An
+    HTTP worker can have many reasons not to start in time.
     """
     lease = turn.memory.leases.get(timer.subject)
     if lease is None or lease.received:
         return
     worker = turn.memory.workers[lease.worker_id]
-    failing = "did not say that it received it" if worker.wants is None else "did not start it in time"
+    failing = "did not acknowledge it" if worker.wants is None else NOT_STARTED_IN_TIME
     for attempt, task in list(lease.members.items()):
         if task.state is TaskState.ASSIGNED:
             reports.give_back(turn, task, because=f"{worker.id} {failing}")
@@ -218,10 +220,10 @@ def _compare(turn: Turn, worker: Worker, holds: frozenset[str]) -> None:
             if attempt in holds:
                 stop_requests.signal(turn, task)
             else:
-                _take_back(turn, attempt, f"{worker.id} came back without it", worker_lost=True)
+                _take_back(turn, attempt, f"{worker.id} reconnected without it", worker_lost=True)
     for attempt in sorted(holds):
-        held = turn.memory.attempts.get(attempt)
-        if held is None or held.worker_id != worker.id:
+        known = turn.memory.attempts.get(attempt)
+        if known is None or known.worker_id != worker.id:
             stop_requests.disown(turn, worker.id, attempt)
 
 
@@ -239,7 +241,7 @@ def _give_up(turn: Turn, worker: Worker) -> None:
 
 
 def _forget_idle(turn: Turn, worker: Worker, quiet: float) -> None:
-    """A worker that claims its work is missed by nobody once it has nothing, and wants nothing."""
+    """Forget an HTTP worker that holds nothing and has no open claim."""
     most = turn.memory.tuning.claim_silence_seconds
     if quiet >= most and not worker.leases and not worker.wants:
         _let_go(turn, worker, WorkerStatus.GONE, f"{worker.id} has claimed nothing for {quiet:.0f} s")
@@ -248,7 +250,7 @@ def _forget_idle(turn: Turn, worker: Worker, quiet: float) -> None:
 
 
 def _let_go(turn: Turn, worker: Worker, status: WorkerStatus, because: str) -> None:
-    """A worker is no longer here: all it had is taken back, and it is forgotten until it registers again."""
+    """Remove a worker: its leases end, and it is forgotten until it registers again."""
     if worker.status is not WorkerStatus.EXPECTED:
         turn.memory.capacity -= worker.total
     turn.memory.departures.note(worker, turn.now)

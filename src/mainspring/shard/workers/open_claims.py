@@ -1,4 +1,4 @@
-"""The claims that are open in a shard: who waits for how much work (WRK-2)."""
+"""Open claims of a shard: which workers wait for how much work (WRK-2)."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ class Claim(msgspec.Struct, kw_only=True):
     ticket: int
     worker: str
     left: int
-    """So much more it takes."""
+    """How many more tasks it takes."""
     hold_seconds: float
     until: float
-    """It is answered by then, whatever there is, in seconds of the shard's life."""
+    """When it gets a reply at the latest, in shard time."""
     is_over: bool = False
     claimed: list[ClaimedAttempt] = []
-    """What it is answered with when the turn is over."""
+    """The content of its reply when the turn closes."""
 
 
 class ClaimBook:
-    """All open claims, by ticket. The first of a worker is served first."""
+    """All open claims, by ticket. The oldest claim of a worker is served first."""
 
     def __init__(self) -> None:
         self.open: dict[int, Claim] = {}
         self._of: dict[str, dict[int, Claim]] = {}
         self.ready: dict[int, None] = {}
-        """Claims that can be answered when the turn closes."""
+        """Claims that get a reply when the turn closes."""
         self.recalled: list[str] = []
-        """Attempts that were claimed, and are to be given back before they start."""
+        """Claimed attempts that were recalled before they started."""
 
     def add(self, claim: Claim) -> None:
-        """A claim is open."""
+        """Add a claim."""
         self.open[claim.ticket] = claim
         self._of.setdefault(claim.worker, {})[claim.ticket] = claim
 
     def close(self, ticket: int) -> Claim | None:
-        """A claim is no longer open, if it was."""
+        """Remove a claim, if it is open."""
         claim = self.open.pop(ticket, None)
         self.ready.pop(ticket, None)
         if claim is not None:
@@ -50,19 +50,19 @@ class ClaimBook:
         return claim
 
     def first(self, worker: str) -> Claim | None:
-        """The oldest claim of a worker that still takes something."""
+        """The oldest claim of a worker that still takes work."""
         return next((claim for claim in self._of.get(worker, {}).values() if claim.left), None)
 
     def count(self, worker: str) -> int:
-        """How many claims a worker has open."""
+        """Number of open claims of a worker."""
         return len(self._of.get(worker, ()))
 
     def wanted(self, worker: str) -> int:
-        """How much all claims of a worker still take."""
+        """Total number of tasks that a worker still claims."""
         return sum(claim.left for claim in self._of.get(worker, {}).values())
 
     def begin_again(self) -> None:
-        """What was decided last is not to be: nothing was claimed that has not been answered."""
+        """Discard the last decisions: nothing was claimed that had no reply."""
         for claim in self.open.values():
             claim.left += len(claim.claimed)
             claim.claimed = []

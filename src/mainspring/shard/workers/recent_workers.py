@@ -1,6 +1,6 @@
-"""Workers that were here lately, and what they offered: who is gone may come back, so that `never` is not said of that.
+"""Recently connected workers and their resources: one may come back, so a task is not said to wait for ever.
 
-Kept for a day, and of the latest only. A new leader knows of those that it misses itself, and of no others.
+Kept for a day, up to a maximum. A new leader knows those that it misses itself, and no others.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from mainspring.core.model.worker import Worker
 
 REMEMBERED = timedelta(days=1)
 MOST_REMEMBERED = 4_096
-"""To look at all of them takes 2 ms, and only if nobody who is here would do."""
+"""Scanning all of them takes 2 ms, and happens only if no current worker matches."""
 
 
 class Departed(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker that is gone."""
+    """A worker that left or was lost."""
 
     worker: Worker
-    """What it offered, and nothing else of it."""
+    """Its resources and labels only."""
     until: datetime
-    """When it was given up, or said goodbye."""
+    """When it left or was lost."""
 
 
 class Departures:
-    """Who has gone, the latest last."""
+    """Workers that are gone, latest last."""
 
     def __init__(self, gone: Iterable[Departed] = ()) -> None:
         self._gone = {one.worker.id: one for one in gone}
 
     def note(self, worker: Worker, now: datetime) -> None:
-        """A worker is gone. Of one that has not come in this term it is known only what it had in hands."""
+        """Add a worker that is gone. Of one that never registered in this term only its leases are known."""
         total, labels, zone = worker.total, worker.labels, worker.zone
         if not worker.session:
             shapes = [lease.shape for lease in worker.leases.values()]
@@ -44,18 +44,18 @@ class Departures:
         self._put(Worker(id=worker.id, total=total, labels=labels, zone=zone), now)
 
     def note_row(self, row: WorkerRow) -> None:
-        """A worker of an older leader has not come to this one."""
+        """Add a worker of an older leader that has not registered in this term."""
         offer = msgspec.json.decode(row.offer, type=dict[str, int])
         total = Resources(*(offer.get(name, 0) for name in NAMES))
         labels = msgspec.json.decode(row.labels, type=dict[str, str])
         self._put(Worker(id=row.id, total=total, labels=labels, zone=row.zone), row.last_heard_at)
 
     def forget(self, worker_id: str) -> None:
-        """A worker is here again."""
+        """Remove a worker that has registered."""
         self._gone.pop(worker_id, None)
 
     def lately(self, now: datetime) -> Iterator[Departed]:
-        """Those that were here within the last day, the latest first."""
+        """Workers connected within the last day, latest first."""
         return (one for one in reversed(self._gone.values()) if now - one.until <= REMEMBERED)
 
     def _put(self, worker: Worker, until: datetime) -> None:

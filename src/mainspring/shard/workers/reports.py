@@ -1,7 +1,7 @@
-"""What workers say about attempts, and what follows for the task.
+"""Reports of workers about attempts, and what follows for the task.
 
-Every report names its attempt and comes from a worker. It is taken only if that attempt is live and was given to that
-worker (I-13); else the reporter is told so, and nothing changes. Each report can be taken twice without harm.
+A report is applied only if its attempt is live and belongs to that worker (I-13); otherwise the worker is told so, and
+nothing changes. Every report is idempotent.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SETTLED = frozenset({AttemptEnd.SUCCEEDED, AttemptEnd.FAILED, AttemptEnd.TIMED_
 
 
 def received(turn: Turn, event: AttemptsReceived) -> None:
-    """The worker has these attempts in its journal."""
+    """The worker has received these attempts."""
     for attempt in event.attempts:
         task = _find_held(turn, event, attempt)
         if task is None:
@@ -48,7 +48,7 @@ def received(turn: Turn, event: AttemptsReceived) -> None:
 
 
 def started(turn: Turn, event: AttemptStarted) -> None:
-    """The process runs: RUNNING, from now on within its time."""
+    """The process of an attempt has started: RUNNING, and its time limit begins."""
     task = _find_held(turn, event, event.attempt)
     if task is None:
         stop_requests.disown(turn, event.worker, event.attempt)
@@ -60,7 +60,7 @@ def started(turn: Turn, event: AttemptStarted) -> None:
 
 
 def returned(turn: Turn, event: AttemptReturned) -> None:
-    """The worker gave an attempt back, not started."""
+    """The worker returned an attempt that it had not started."""
     task = _find_held(turn, event, event.attempt)
     if task is None or task.state is not S.ASSIGNED:
         return
@@ -69,11 +69,11 @@ def returned(turn: Turn, event: AttemptReturned) -> None:
         worker.refused = worker.refused | {turn.memory.shape(task)}
         give_back(turn, task, because=f"{event.worker} refused it: {event.refusal}")
     else:
-        give_back(turn, task, because=f"{event.worker} gave it back, not started")
+        give_back(turn, task, because=f"{event.worker} returned it before it started")
 
 
 def ended(turn: Turn, event: AttemptEnded) -> None:
-    """The process is gone: settle the task by what it left, and answer once that is durable."""
+    """The process of an attempt has ended: record the result, and reply once it is durable."""
     task = _find_held(turn, event, event.attempt)
     if task is None:
         _answer_stranger(turn, event)
@@ -83,7 +83,7 @@ def ended(turn: Turn, event: AttemptEnded) -> None:
 
 
 def settle(turn: Turn, task: Task, event: AttemptEnded) -> None:
-    """Let a task become what its live attempt left it."""
+    """Apply the result of a live attempt to its task."""
     run = turn.memory.runs[task.run_id]
     stop = task.stop
     if task.state is S.ASSIGNED and (event.outcome is not Outcome.STOPPED):
@@ -98,7 +98,7 @@ def settle(turn: Turn, task: Task, event: AttemptEnded) -> None:
 
 
 def checkpoint(turn: Turn, event: CheckpointSaved) -> None:
-    """An attempt has saved something: the next one of its task finds it, wherever it runs (WRK-7)."""
+    """Save a checkpoint: the next attempt of the task gets it, on any worker (WRK-7)."""
     task = _find_held(turn, event, event.attempt)
     if task is None:
         stop_requests.disown(turn, event.worker, event.attempt)
@@ -107,7 +107,7 @@ def checkpoint(turn: Turn, event: CheckpointSaved) -> None:
 
 
 def progressed(turn: Turn, event: WorkerBeat) -> None:
-    """A worker says how far its attempts are."""
+    """Record the progress of a worker's attempts."""
     for said in event.progress:
         task = _find_held(turn, event, said.attempt)
         if task is not None:
@@ -115,7 +115,7 @@ def progressed(turn: Turn, event: WorkerBeat) -> None:
 
 
 def give_back(turn: Turn, task: Task, *, because: str) -> None:
-    """An attempt that never started is over; the task goes back to the queue, or ends if it was to be stopped."""
+    """End an attempt that never started; the task is queued again, or ends if that was requested."""
     run = turn.memory.runs[task.run_id]
     stop = task.stop
     turn.end_attempt(task, AttemptEnd.RETURNED)
@@ -129,13 +129,15 @@ def give_back(turn: Turn, task: Task, *, because: str) -> None:
 
 
 def lose(turn: Turn, task: Task, *, because: str, worker_lost: bool) -> None:
-    """An attempt that ran is gone, and perhaps its worker itself."""
+    """End a started attempt that is gone, perhaps with its worker."""
     run = turn.memory.runs[task.run_id]
     stop, worker = task.stop, task.worker_id or ""
     if stop is not None and stop.kind in _OVER_TIME:
-        task.tries += 1  # it had its time: neither count alone would bound a task that is late and lost by turns
+        task.tries += (
+            1  # it used its time: neither counter alone would bound a task that alternates between timeout and loss
+        )
     elif stop is None or stop.kind is StopKind.HOLD:
-        task.losses += 1  # what was asked to go and is gone is no loss, however it went
+        task.losses += 1  # an attempt that was asked to stop and is gone is not a loss
     turn.end_attempt(task, AttemptEnd.LOST, why=because)
     if stop is not None and stop.kind is not StopKind.HOLD:
         _conclude_stop(turn, run, task, stop, by="shard", worker=worker)
@@ -146,14 +148,14 @@ def lose(turn: Turn, task: Task, *, because: str, worker_lost: bool) -> None:
 
 
 def finish(turn: Turn, run: RunMemory, task: Task, state: TaskState, *, by: str, because: str) -> None:
-    """Put a task into its final state."""
+    """Move a task to its final state."""
     task.ended_at = turn.now
     turn.move(task, state, by=by, because=because)
     progress.ended(turn, run, task)
 
 
 def _succeed(turn: Turn, run: RunMemory, task: Task, event: AttemptEnded) -> None:
-    """An attempt did what it should. If what its output adds to the run can't be added, that is its failure (DAG-5)."""
+    """The attempt succeeded. If its output can't be added to the run, the attempt failed (DAG-5)."""
     task.tries += 1
     grows = run.spec(task.position).grows and not run.is_replaced(task)
     fault = progress.grow(turn, run, task, event.output) if grows else None
@@ -172,7 +174,7 @@ def _succeed(turn: Turn, run: RunMemory, task: Task, event: AttemptEnded) -> Non
 
 
 def _keep_artifacts(turn: Turn, task: Task, event: AttemptEnded, *, succeeded: bool) -> None:
-    """List the files that an attempt left, with its result (WRK-11)."""
+    """Record the artifacts of an attempt with its result (WRK-11)."""
     for one in event.artifacts:
         row = ArtifactRow(
             run_id=task.run_id, task_id=task.id, attempt_id=event.attempt, path=one.path, task=task.name,
@@ -184,24 +186,24 @@ def _keep_artifacts(turn: Turn, task: Task, event: AttemptEnded, *, succeeded: b
 
 
 def _find_held(turn: Turn, event: WorkerEvent, attempt: str) -> Task | None:
-    """The task of a live attempt, if it is this worker's to speak of."""
+    """Return the task of a live attempt of this worker."""
     task = turn.memory.attempts.get(attempt)
     return task if task is not None and task.worker_id == event.worker else None
 
 
 def start(turn: Turn, task: Task) -> None:
-    """A task that a worker holds runs from now on, within its time."""
+    """Move a task that a worker holds to RUNNING; its time limit begins."""
     task.started_at = turn.now
     task.ran_on = task.worker_id
     turn.memory.wake_kin(task.run_id)
-    turn.move(task, S.RUNNING, by=task.worker_id or "", because="its process has started")
+    turn.move(task, S.RUNNING, by=task.worker_id or "", because="process started")
     limits.begin(turn.memory, turn.memory.runs[task.run_id], task)
     if task.lease_id is not None:
         turn.memory.leases[task.lease_id].received = True
 
 
 def _fail(turn: Turn, run: RunMemory, task: Task, event: AttemptEnded) -> None:
-    """The process failed. If that was its worker's doing, it is a loss and no try."""
+    """The process failed. If the worker is to blame, it counts as a loss, not as an attempt."""
     policy = run.spec(task.position).retry or run.job.spec.retry
     failure = failures.classify(event.error, policy.rules, job=run.subject())
     if failure.kind is FailureClass.INFRASTRUCTURE:
@@ -220,11 +222,11 @@ def _settle_stop(turn: Turn, run: RunMemory, task: Task, stop: StopRequest | Non
     if task.state is S.ASSIGNED:
         give_back(turn, task, because=f"{by} stopped it before it started")
     elif (stop is None or stop.kind is StopKind.HOLD) and _is_leaving(turn, by):
-        # It was told to end and let its tasks go, as an eviction does: neither a try nor a loss.
+        # The worker is shutting down and stopped its tasks, as in an eviction: neither an attempt nor a loss.
         turn.end_attempt(task, AttemptEnd.STOPPED, why=f"{by} is leaving")
         _requeue(turn, run, task, by=by, because=f"{by} is leaving")
     elif stop is None or stop.kind is StopKind.HOLD:
-        lose(turn, task, because=f"{by} ended it unasked", worker_lost=False)
+        lose(turn, task, because=f"{by} stopped it without a request", worker_lost=False)
     else:
         late = stop.kind in _OVER_TIME
         turn.end_attempt(task, AttemptEnd.TIMED_OUT if late else AttemptEnd.STOPPED, why=stop.why)
@@ -239,7 +241,7 @@ def _is_leaving(turn: Turn, worker_id: str) -> bool:
 
 
 def _conclude_stop(turn: Turn, run: RunMemory, task: Task, stop: StopRequest, *, by: str, worker: str) -> None:
-    """The process is gone as asked: what that means depends on who asked (STA-8)."""
+    """The process is gone after a stop request: the outcome depends on the kind of request (STA-8)."""
     match stop.kind:
         case StopKind.CANCEL:
             progress.cancel(turn, run, task, by=stop.by, because=stop.why, cause=stop.cause)
@@ -257,7 +259,7 @@ def _conclude_stop(turn: Turn, run: RunMemory, task: Task, stop: StopRequest, *,
 
 
 def _note_preemption(task: Task, stop: StopRequest) -> None:
-    """Keep who a task was preempted for while it is queued again: a diagnosis names them."""
+    """Keep the task that this one was preempted for while it is queued again: diagnosis names it."""
     if stop.preempted_for is not None:
         task.trail = replace(task.trail or Trail(), preempted_for=stop.preempted_for)
 
@@ -265,7 +267,7 @@ def _note_preemption(task: Task, stop: StopRequest) -> None:
 def _settle_failure(
     turn: Turn, run: RunMemory, task: Task, ending: Ending, stop: StopRequest | None, *, by: str, because: str = ""
 ) -> None:
-    """Again, or not. What was to be cancelled is not tried again."""
+    """Retry or fail. A task with a cancel request is not retried."""
     circuit_breakers.failed(turn, run, ending.failure)
     if ending.failure.signature in turn.memory.alike.open:
         ending = replace(ending, is_common=True)
@@ -291,14 +293,14 @@ def _settle_failure(
 
 
 def _most_memory(turn: Turn, ending: Ending) -> int | None:
-    """What the largest worker has, asked only if more memory could help."""
+    """Memory of the largest worker, looked up only if more memory could help."""
     if ending.failure.kind is not FailureClass.RESOURCE:
         return None
     return max((worker.total.memory_bytes for worker in turn.memory.workers.values()), default=None)
 
 
 def _requeue(turn: Turn, run: RunMemory, task: Task, *, by: str, because: str) -> None:
-    """Back to the queue, unless the run lets nothing more start."""
+    """Queue the task again, unless its run is stopped."""
     if run.is_stopped():
         progress.cancel_unstarted(turn, run, task)
         return
@@ -306,9 +308,9 @@ def _requeue(turn: Turn, run: RunMemory, task: Task, *, by: str, because: str) -
 
 
 def _answer_stranger(turn: Turn, event: AttemptEnded) -> None:
-    """A result of an attempt that is not live: what the rows say of it decides the answer, and nothing changes.
+    """Reply to a result of an attempt that is not live: its row decides the verdict, and nothing changes.
 
-    It is kept as late only if the attempt was the worker's own: nobody leaves a record on what is another's.
+    The result is kept as late only if the attempt belonged to this worker.
     """
     if not event.looked_up:
         turn.batch.effects.append(LookUpAttempt(event))

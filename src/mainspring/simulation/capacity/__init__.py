@@ -1,15 +1,18 @@
-"""The fleet simulation (CAP-4): the real decision code on a virtual clock, at any size.
+"""Capacity simulator (CAP-4): the real decision code on a virtual clock, at any size.
 
-    scenario.py   what is played: a fleet, tenants, jobs, loads, what goes wrong
-    scenario_file.py    a scenario from its file, strictly; `scenarios/` has those that come with Mainspring
-    load.py       what is submitted, when and by whom
-    driver.py     one pool through its time: what a host does around a shard, without a store and a network
-    intake.py     runs on their way into the shard        virtual_workers.py, outcomes.py  its workers, and what becomes
-    of tasks
-    counters.py   what is counted on the way              measurements.py  and added up
-    processes.py  several pools at a time
-    report.py     all of it as figures                    page.py, plots.py  and as one HTML file
+    scenario.py         a scenario: workers, tenants, jobs, loads, failures
+   scenario_file.py    strict parsing of scenario files; `scenarios/` has the built-in ones
+   load.py             submissions: when, and by which tenant
+   driver.py           one pool over time: a host around a shard, without store and network
+   intake.py           runs on their way into the shard
+   virtual_workers.py  its workers
+   outcomes.py         durations and failures of attempts
+   counters.py         counts during a simulation
+   measurements.py     results, which can be merged
+   processes.py        several pools in parallel
+   report.py           all results as figures
+   page.py, plots.py   the report as one HTML file
 
-A pool is played by itself, from nothing but the scenario, the seed and its number: so the same seed gives the same
-report, however many processes share the work.
+A pool is simulated on its own, from the scenario, the seed and its number only: the same seed gives the same report,
+however many processes share the work.
 """

@@ -1,4 +1,4 @@
-"""A process of the fleet simulation: `python -m mainspring.simulation.capacity`, started by `processes.py`."""
+"""A process of the capacity simulator: `python -m mainspring.simulation.capacity`, started by `processes.py`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import suppress
 from mainspring.simulation.capacity.processes import serve
 
 if __name__ == "__main__":
-    # Nearly nothing here is in a cycle, and hundreds of thousands of things stay: collecting often is for nothing.
+    # Few objects are in cycles, and hundreds of thousands are long-lived: frequent collections are wasted.
     gc.set_threshold(100_000, 50, 100)
-    with suppress(BrokenPipeError):  # whoever asked has gone
+    with suppress(BrokenPipeError):  # the parent process is gone
         serve(sys.stdin.buffer, sys.stdout.buffer)

@@ -1,10 +1,10 @@
-"""Counts what a pool's batches say, and how things stand in its memory each second.
+"""Counters of one pool: batches as they are closed, and samples of its memory every second.
 
 A task's delay is from the moment it became ready (for the first tasks of a run: was submitted) until its assignment is
-durable. What became ready in the warm-up is not counted.
+durable. Tasks that became ready in the warm-up are not counted.
 
-Shares are compared in the seconds in which at least two tenants have had work waiting for a second: what these have
-together, by their weights, is what each is due.
+Shares are compared in seconds in which at least two tenants have had work waiting for a second: what they use together
+is divided by their weights.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ _QUEUED = TaskState.QUEUED
 
 
 class Counting:
-    """What is known of one pool by now."""
+    """Counters of one pool."""
 
     def __init__(
         self, scenario: Scenario, pool: int, memory: ShardMemory, intake: SimulatedIntake, start: datetime = START
     ) -> None:
-        """`start` is when what is measured begins, on the shard's calendar."""
+        """`start` is the begin of the measured period, on the shard's calendar."""
         self._start = start
         self._memory = memory
         self._intake = intake
         self._weights = {tenant_name(one): scenario.weight(one) for one in scenario.tenants_of(pool)}
         self._tasks = {f"job_{kind.name}": kind.tasks() for kind in scenario.jobs}
         self._ready: dict[str, float] = {}
-        """By task that waits: since when."""
+        """By waiting task: since when."""
         self._delays: dict[tuple[Priority, str], Spans] = {}
         self._waited: set[str] = set()
         """Tenants that had work waiting at the last sample."""
@@ -50,7 +50,7 @@ class Counting:
         self._found = PoolMeasures(pool=pool, until=0.0)
 
     def next_sample_at(self) -> float:
-        """When to look next."""
+        """When the next sample is due."""
         return self._now.at
 
     def arrived(self, arrival: Arrival) -> None:
@@ -62,7 +62,7 @@ class Counting:
             self._found.tasks += tasks
 
     def turned(self, batch: Batch, closed_at: float, durable_at: float) -> None:
-        """A batch was closed at a time, and let out at another."""
+        """Count a closed batch."""
         for transition in batch.transitions:
             if transition.end is _QUEUED:
                 run = self._memory.runs.get(transition.run_id)
@@ -87,14 +87,14 @@ class Counting:
         self._cpu.rows += batch.rows()
 
     def took(self, seconds: float) -> None:
-        """A turn took so much CPU."""
+        """Count the CPU time of a turn."""
         self._cpu.seconds += seconds
         self._cpu.turns += 1
         self._cpu.spans.add(seconds)
         self._cpu.longest_turn = max(self._cpu.longest_turn, seconds)
 
     def sample(self) -> None:
-        """Look how things stand, for the moment that is due."""
+        """Take the sample that is due."""
         memory, now = self._memory, self._now
         now.used_millis = sum(use.cpu_millis for use in memory.use.values())
         now.capacity_millis = memory.capacity.cpu_millis
@@ -107,7 +107,7 @@ class Counting:
         self._now = Sample(at=now.at + SAMPLE_SECONDS)
 
     def finish(self, until: float) -> PoolMeasures:
-        """All of it, when time is over."""
+        """Return the results at the end."""
         oldest = self._intake.oldest()
         for task_id, since in self._ready.items():
             task = self._memory.find(task_id)
@@ -157,14 +157,14 @@ class Counting:
             self._now.lost += 1
 
     def _waiting(self) -> dict[tuple[Priority, str], int]:
-        """Tasks that wait, in the queues and in intake."""
+        """Waiting tasks, in the queues and in intake."""
         found = dict(self._memory.queues.depth)
         for key, count in self._intake.waiting().items():
             found[key] = found.get(key, 0) + count
         return found
 
     def _compare(self, waiting: set[str]) -> None:
-        """Compare what each has that waits with what its weight gives it."""
+        """Compare the usage of waiting tenants with their weights."""
         both = sorted(waiting & self._waited)
         self._waited = waiting
         if len(both) < 2:

@@ -1,13 +1,13 @@
-"""One pool through its time: the real shard, and around it what a host does, on a virtual clock.
+"""Simulate one pool over time: the real shard, and the work of a host around it, on a virtual clock.
 
     while there is time left:
-        the next moment         something is said, read or due, or a second has passed; after the last commit is over
-        events ─► shard         as many as the batch may have rows, what is urgent first
-        batch ─► commit         takes so long for itself, and so long for each row
+        the next moment         an event, read or timer is due, or a second has passed; after the last commit
+        events ─► shard         up to the row limit of the batch, urgent ones first
+        batch ─► commit         a fixed time, and a time for each row
         effects ─► workers      when it is durable
 
 Beside the shard also its pace (`host/batch_sizer.py`), the rule of intake (`core/admission/intake.py`) and the sizes
-are the real ones. A moment of the virtual clock costs nothing: a pool is played as fast as its shard decides.
+are the real ones. A moment of the virtual clock costs nothing: a pool is simulated as fast as its shard decides.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from mainspring.simulation.capacity.scenario import Scenario, tenant_name
 from mainspring.simulation.capacity.virtual_workers import PlayedFleet
 
 Watch = Callable[[float], bool]
-"""Told how many seconds of a pool have been played; False: that is enough."""
+"""Called with the simulated seconds of a pool; False stops the simulation."""
 
 
 def play_pool(
     scenario: Scenario, pool: int, seed: int, *, cpu: Callable[[], float], watch: Watch = lambda _: True
 ) -> PoolMeasures:
-    """What becomes of a pool. `cpu` says how much CPU time was used so far."""
+    """Simulate a pool. `cpu` returns the CPU time used so far."""
     return _PoolPlay(scenario, pool, seed, cpu).run(watch)
 
 
 class _PoolPlay:
-    """One pool, from its beginning to its end."""
+    """The simulation of one pool."""
 
     def __init__(self, scenario: Scenario, pool: int, seed: int, cpu: Callable[[], float]) -> None:
         self._host = scenario.host
@@ -60,11 +60,11 @@ class _PoolPlay:
         self._urgent: deque[Event] = deque()
         self._ordinary: deque[Event] = deque([Ruled(rules=rules_of(scenario, pool))])
         self._busy_until = self._begin
-        """When the commit that is under way is over."""
+        """When the current commit ends."""
         self._turned_at = self._begin
 
     def run(self, watch: Watch) -> PoolMeasures:
-        """Play it to the end, or as long as the watch wants."""
+        """Run to the end, or until the watch stops it."""
         at = self._begin
         while at < self._end and watch(at - self._begin):
             self._gather(at)
@@ -75,7 +75,7 @@ class _PoolPlay:
         return self._counting.finish(min(at, self._end))
 
     def _next_moment(self, at: float) -> float:
-        """When there is something to do."""
+        """When the next event is due."""
         if self._urgent or self._ordinary or self._shard.has_more():
             return at
         moment = min(self._turned_at + LONGEST_WAIT_SECONDS, self._fleet.next_at())
@@ -89,7 +89,7 @@ class _PoolPlay:
         return max(moment, at)
 
     def _gather(self, at: float) -> None:
-        """Everything that has happened until now, into its lane."""
+        """Collect everything that has happened until now, by lane."""
         while self._next_arrival is not None and self._next_arrival.at <= at:
             self._intake.arrive(self._next_arrival)
             self._counting.arrived(self._next_arrival)
@@ -139,7 +139,7 @@ class _PoolPlay:
 
 
 def rules_of(scenario: Scenario, pool: int) -> SharingRules:
-    """The quotas of a pool's tenants: their weights, and what is guaranteed to them of its cores."""
+    """The quotas of a pool's tenants: their weights, and their guaranteed cores."""
     tenants, fleet = scenario.tenants_of(pool), scenario.workers
     shares = sum(machine.share for machine in fleet.machines)
     cores = sum(machine.cpu * machine.share for machine in fleet.machines) / shares * fleet.count / fleet.pools

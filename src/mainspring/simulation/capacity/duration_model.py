@@ -1,4 +1,4 @@
-"""How long tasks take: a distribution that is given by a few of its quantiles."""
+"""Task durations: a distribution defined by a few of its quantiles."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import msgspec
 _BITS = 12
 STEPS = 1 << _BITS
 _SHORTEST = 0.25
-"""The quickest takes so much of p10."""
+"""The minimum, as a fraction of p10."""
 _LONGEST = 2.0
-"""The slowest takes so many times p99."""
+"""The maximum, as a multiple of p99."""
 
 
 class Takes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Seconds: so many percent of the tasks take at most so long. Between the points the logarithm is even."""
+    """Duration percentiles in seconds, interpolated logarithmically."""
 
     p10: float
     p50: float
@@ -27,7 +27,7 @@ class Takes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Lengths:
-    """Draws lengths, each from a text: the same text always gives the same length."""
+    """Draws durations from texts: the same text always gives the same duration."""
 
     def __init__(self, takes: Takes) -> None:
         points = [
@@ -39,24 +39,24 @@ class Lengths:
         self.mean = self._weights[-1] / STEPS
 
     def of(self, text: str) -> float:
-        """The length for a text."""
+        """The duration for a text."""
         return self._steps[crc32(text.encode()) >> (32 - _BITS)]
 
     def left(self, one: float, other: float) -> float:
-        """How long something still takes that is found under way, by two numbers from 0 to 1.
+        """Remaining duration of a task found running, from two numbers from 0 to 1.
 
-        What takes long is found more often, and at any point of its time.
+        Long tasks are found more often, at any point of their time.
         """
         return other * self._steps[min(bisect_left(self._weights, one * self._weights[-1]), STEPS - 1)]
 
 
 def chance(text: str) -> float:
-    """A number from 0 to 1 that is always the same for a text."""
+    """A number from 0 to 1, always the same for a text."""
     return crc32(text.encode()) / 2**32
 
 
 def _between(points: list[tuple[float, float]], part: float) -> float:
-    """The length below which this part of all lies."""
+    """The duration at this quantile."""
     place = next(number for number in range(1, len(points)) if part <= points[number][0])
     (low, short), (high, long) = points[place - 1], points[place]
     return short * math.exp((part - low) / (high - low) * math.log(long / short))

@@ -1,4 +1,4 @@
-"""Figures of a report as people read them: the same words on the page and in the terminal."""
+"""Text form of a report's figures, shared by the page and the terminal."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ _BLOCKS = "▁▂▃▄▅▆▇█"
 
 
 def say_delay(seconds: float) -> str:
-    """A delay: `7 ms`, `1.3s`, `2m 05s`."""
+    """Format a delay: `7 ms`, `1.3s`, `2m 05s`."""
     return f"{seconds * 1_000:.3g} ms" if seconds < 1 else say_seconds(seconds)
 
 
 def say_part(part: float) -> str:
-    """A part of a whole: `74 %`."""
+    """Format a fraction: `74 %`."""
     return f"{part * 100:.3g} %"
 
 
 def say_error(error: float | None) -> str:
-    """How far a share is off: `+12 %`; `-` if it was not compared."""
+    """Format the deviation of a share: `+12 %`; `-` if it was not compared."""
     return "-" if error is None else f"{error * 100:+.3g} %"
 
 
 def say_count(count: float) -> str:
-    """A number, with commas: `1,610,000`."""
+    """Format a number with commas: `1,610,000`."""
     return f"{count:,.0f}"
 
 
 def say_short(count: float) -> str:
-    """A number as an axis has it: `12k`, `1.5M`."""
+    """Format a number for an axis: `12k`, `1.5M`."""
     for size, unit in ((1e6, "M"), (1e3, "k")):
         if count >= size:
             return f"{count / size:.3g}{unit}"
@@ -39,7 +39,7 @@ def say_short(count: float) -> str:
 
 
 def headline(report: Report) -> str:
-    """What was played, in a sentence."""
+    """One-line summary of the simulated scenario."""
     sizes = (
         f"{_several(report.workers, 'worker')} in {_several(report.zones, 'zone')} and "
         f"{_several(report.pools, 'pool')}, {_several(report.tenants_count, 'tenant')}, "
@@ -49,18 +49,18 @@ def headline(report: Report) -> str:
 
 
 def partial(report: Report) -> str:
-    """That it is not all, in a sentence."""
+    """Notice that the report is partial."""
     return (
-        f"Partial: it was interrupted. {report.pools_played} of {report.pools} pools were played to the end, "
-        "and the figures are of what had been played by then."
+        f"Partial: it was interrupted. {report.pools_played} of {report.pools} pools were simulated to the end, "
+        "and the figures cover what was simulated by then."
     )
 
 
 def sentences(report: Report) -> Iterator[tuple[str, str]]:
-    """The rest of it, a sentence for each subject."""
+    """One sentence for each remaining subject."""
     yield "used", f"{say_part(report.used_mean)} of the cores on average, {say_part(report.used_most)} at most"
     yield "fairness", _say_fairness(report.fairness)
-    yield "preempted", f"{say_count(report.preemptions)} attempts were stopped to make room"
+    yield "preempted", f"{say_count(report.preemptions)} attempts were preempted"
     yield "attempts", ", ".join(f"{say_count(count)} {end}" for end, count in report.ends.items()) or "none ended"
     if report.timing is not None:
         yield "decisions", _say_timing(report.timing)
@@ -72,9 +72,9 @@ def _several(count: int, noun: str) -> str:
 
 def _say_fairness(fairness: Fairness | None) -> str:
     if fairness is None:
-        return "never did two tenants of a pool have work waiting for long: nothing to compare"
+        return "no two tenants of a pool had work waiting for long: nothing to compare"
     return (
-        f"shares are {say_part(fairness.mean_error)} off the weights on average; the most is "
+        f"shares are {say_part(fairness.mean_error)} off the weights on average; the worst is "
         f"{say_error(fairness.worst_error)}, {fairness.worst_tenant}'s; {fairness.tenants} tenants were compared"
     )
 
@@ -88,7 +88,7 @@ def _say_timing(timing: Timing) -> str:
 
 
 def blocks(values: Sequence[float], most: float, width: int = 60) -> str:
-    """A line of blocks: how a value went over time."""
+    """A sparkline of a value over time."""
     if not values:
         return ""
     size = max(1, -(-len(values) // width))

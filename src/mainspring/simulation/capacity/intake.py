@@ -1,4 +1,4 @@
-"""Runs on their way into a shard: read as fast as it has room for them, as a host does (`host/intake.py`).
+"""Simulated intake: runs are read as fast as the shard has capacity for them, as by a host (`host/intake.py`).
 
 The rule is the real one (`core/admission/intake.py`); what is simulated is that a read takes time, and that what was
 handed over counts until its batch is durable.
@@ -20,14 +20,14 @@ _Key = tuple[Priority, str]
 
 
 class SimulatedIntake:
-    """What waits to be read, and what is on its way."""
+    """Runs waiting to be read, and runs on their way."""
 
     def __init__(self, read_seconds: float) -> None:
         self._read_seconds = read_seconds
         self._waiting: dict[_Key, deque[Arrival]] = {}
         self._handed: dict[str, Run] = {}
         self.due_at: float | None = None
-        """When the read that is under way gives something."""
+        """When the current read returns."""
 
     def arrive(self, arrival: Arrival) -> None:
         """A run was submitted."""
@@ -36,14 +36,14 @@ class SimulatedIntake:
         self._begin(arrival.at)
 
     def settled(self, runs: Iterable[Run], at: float) -> None:
-        """The rows of these runs are durable: there may be room for others."""
+        """The rows of these runs are durable: there may be capacity for others."""
         for run in runs:
             self._handed.pop(run.id, None)
         if self._waiting:
             self._begin(at)
 
     def read(self, memory: ShardMemory, hold: Priority | None, at: float) -> list[Arrival]:
-        """What the shard has room for; the next read begins if there was something."""
+        """Read what the shard has capacity for; the next read begins if there was something."""
         self.due_at = None
         below = Priority.P1 if len(self._handed) >= MOST_ON_THEIR_WAY else hold
         waiting = [Waiting(*key) for key in self._waiting if below is None or key[0] < below]
@@ -63,7 +63,7 @@ class SimulatedIntake:
         return found
 
     def waiting(self) -> dict[_Key, int]:
-        """How many runs wait here, of whom."""
+        """Number of waiting runs by priority and tenant."""
         return {key: len(line) for key, line in self._waiting.items()}
 
     def oldest(self) -> dict[_Key, float]:

@@ -1,4 +1,4 @@
-"""What is submitted to one pool: when, by whom, and of which job. All of it follows from the scenario and the seed."""
+"""The load of one pool: when runs are submitted, by which tenant, and of which job. Derived from scenario and seed."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from mainspring.simulation.capacity.duration_model import Lengths
 from mainspring.simulation.capacity.scenario import JobKind, Load, Scenario, tenant_name
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-"""When what is measured begins, on the simulated calendar."""
+"""Begin of the measured period, on the simulated calendar."""
 LISTS = "lists"
-"""The task of a fan-out that gives the list."""
+"""The task of a fan-out that returns the list."""
 _STANDING_WITHIN = 0.5
-"""What is already under way comes within so much of the warm-up, so that the rest of it is as usual."""
+"""Standing load arrives within this fraction of the warm-up, so that the rest of it is as usual."""
 
 
 class Arrival(NamedTuple):
-    """A run comes into intake."""
+    """Arrival of a run in intake."""
 
     at: float
     number: int
-    """Of those that come at the same time, this one comes first."""
+    """Order of arrivals at the same time."""
     run: Run
     job: Job
     left: float | None = None
-    """Its task was under way before, and takes so much longer."""
+    """Remaining seconds of its task, if that was running before."""
 
 
 class PoolLoad:
-    """Everything that one pool gets, in order."""
+    """All submissions of one pool, in order."""
 
     def __init__(self, scenario: Scenario, pool: int, seed: int) -> None:
         self.shard = pool_name(pool)
@@ -51,7 +51,7 @@ class PoolLoad:
         self._parts = scenario.parts()
 
     def arrivals(self) -> Iterator[Arrival]:
-        """All of them, by time."""
+        """All arrivals, by time."""
         streams = [
             stream
             for number, load in enumerate(self._scenario.loads)
@@ -72,7 +72,7 @@ class PoolLoad:
             yield self._steady(random, number, rate, kind, tenants)
 
     def _tenants(self, load: Load) -> list[tuple[str, float]]:
-        """Who of this pool submits it, and what part of it all."""
+        """The tenants of this pool that submit a load, and the fraction of each."""
         mine = self._scenario.tenants_of(self._pool)
         if load.tenant is not None:
             return [(tenant_name(load.tenant - 1), 1.0)] if load.tenant - 1 in mine else []
@@ -88,7 +88,7 @@ class PoolLoad:
     def _standing(
         self, random: Random, number: int, rate: float, kind: JobKind, tenants: list[tuple[str, float]]
     ) -> Iterator[Arrival]:
-        """What is under way at the beginning: as much as comes in the time that one takes."""
+        """Standing load at the beginning: as much as arrives during one task duration."""
         pick, lengths = _Pick(tenants), Lengths(kind.takes)
         count, within = round(rate * lengths.mean), self._scenario.warm_up * _STANDING_WITHIN
         for place in range(count):
@@ -97,7 +97,7 @@ class PoolLoad:
             yield self._arrival(random, at, number, kind, pick(random), left)
 
     def _burst(self, random: Random, number: int, load: Load, kind: JobKind) -> Iterator[Arrival]:
-        """So many runs within some time, each tenant's part of them a whole number, and all of them together right."""
+        """A number of runs within a period. Each tenant gets a whole number, and the total is exact."""
         runs = load.runs or 0
         owners = [load.tenant - 1] if load.tenant is not None else range(self._scenario.tenants.count)
         parts = [1.0] if load.tenant is not None else self._parts
@@ -126,7 +126,7 @@ class PoolLoad:
 
 
 class _Pick:
-    """Draws tenants by their parts."""
+    """Draws tenants by their fractions."""
 
     def __init__(self, tenants: list[tuple[str, float]]) -> None:
         self._names = [name for name, _ in tenants]
@@ -138,7 +138,7 @@ class _Pick:
 
 
 def pool_name(pool: int) -> str:
-    """What a pool is called, from 0."""
+    """Name of a pool, from 0."""
     return f"pool-{pool + 1:02d}"
 
 
@@ -160,5 +160,5 @@ def spec_of(kind: JobKind) -> JobSpec:
 
 
 def work_of(kind: JobKind) -> bytes:
-    """What its tasks say of the work: only which job it is."""
+    """The work of its tasks: only the name of the job."""
     return msgspec.json.encode({"simulated": kind.name})

@@ -1,4 +1,4 @@
-"""What is counted while a pool is played. It can be added up over pools, and sent from one process to another."""
+"""Results of simulated pools. They can be merged, and sent between processes."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _SHORTEST_SECONDS = 0.00001
 
 
 class Spans(msgspec.Struct):
-    """Many lengths of time, counted in steps that grow by 2 %: percentiles of any number of them in little memory."""
+    """Histogram of durations with steps of 2 %: percentiles of any number of values in little memory."""
 
     counts: dict[int, int] = {}
     longest: float = 0.0
 
     def add(self, seconds: float) -> None:
-        """One more."""
+        """Add a duration."""
         step = 0
         if seconds > _SHORTEST_SECONDS:
             step = math.ceil(math.log2(seconds / _SHORTEST_SECONDS) * _PER_DOUBLING)
@@ -27,7 +27,7 @@ class Spans(msgspec.Struct):
         self.longest = max(self.longest, seconds)
 
     def join(self, other: Spans) -> None:
-        """All of another's."""
+        """Merge another histogram."""
         for step, count in other.counts.items():
             self.counts[step] = self.counts.get(step, 0) + count
         self.longest = max(self.longest, other.longest)
@@ -36,7 +36,7 @@ class Spans(msgspec.Struct):
         return sum(self.counts.values())
 
     def percentile(self, percent: float) -> float:
-        """So many percent are at most so long; 0 if there are none."""
+        """Duration that this percentage does not exceed; 0 if empty."""
         left = math.ceil(len(self) * percent / 100)
         for step in sorted(self.counts):
             left -= self.counts[step]
@@ -46,7 +46,7 @@ class Spans(msgspec.Struct):
 
 
 class Sample(msgspec.Struct, kw_only=True):
-    """How things stood at a moment, and what has happened since the one before."""
+    """State of a pool at one time, and what has happened since the previous sample."""
 
     at: float
     used_millis: int = 0
@@ -55,7 +55,7 @@ class Sample(msgspec.Struct, kw_only=True):
     waiting: list[int] = msgspec.field(default_factory=lambda: [0, 0, 0])
     """By priority: tasks in the queues, and runs in intake."""
     arrived: int = 0
-    """Tasks that were submitted."""
+    """Submitted tasks."""
     placed: int = 0
     ended: int = 0
     """Attempts that succeeded."""
@@ -65,7 +65,7 @@ class Sample(msgspec.Struct, kw_only=True):
     """Attempts that were lost with their worker."""
 
     def join(self, other: Sample) -> None:
-        """The same moment of another pool."""
+        """Merge the same sample of another pool."""
         self.used_millis += other.used_millis
         self.capacity_millis += other.capacity_millis
         self.running += other.running
@@ -79,22 +79,22 @@ class Sample(msgspec.Struct, kw_only=True):
 
 
 class Share(msgspec.Struct, kw_only=True):
-    """What a tenant had of its pool, in the seconds in which it and others had work waiting."""
+    """Resources that a tenant used, in seconds in which it and others had work waiting."""
 
     had: float = 0.0
     due: float = 0.0
-    """What its weight gives it of what they had together."""
+    """Its part of their total by weight."""
     seconds: int = 0
 
     def join(self, other: Share) -> None:
-        """The same of another pool."""
+        """Merge the share in another pool."""
         self.had += other.had
         self.due += other.due
         self.seconds += other.seconds
 
 
 class Line(msgspec.Struct, kw_only=True):
-    """One tenant's tasks of one priority."""
+    """Tasks of one tenant and priority."""
 
     priority: str
     tenant: str
@@ -106,7 +106,7 @@ class Line(msgspec.Struct, kw_only=True):
 
 
 class Cpu(msgspec.Struct, kw_only=True):
-    """What deciding cost on this machine: the only figures that the seed does not decide."""
+    """CPU cost of decisions on this machine: the only figures that the seed does not determine."""
 
     seconds: float = 0.0
     turns: int = 0
@@ -117,7 +117,7 @@ class Cpu(msgspec.Struct, kw_only=True):
     """Of turns."""
 
     def join(self, other: Cpu) -> None:
-        """The same of another pool."""
+        """Merge the cost of another pool."""
         self.seconds += other.seconds
         self.turns += other.turns
         self.placed += other.placed
@@ -127,28 +127,28 @@ class Cpu(msgspec.Struct, kw_only=True):
 
 
 class PoolMeasures(msgspec.Struct, kw_only=True):
-    """What became of one pool."""
+    """Result of one pool."""
 
     pool: int
     until: float
-    """How far it was played; less than the scenario says if it was interrupted."""
+    """How far it was simulated; less than the scenario if it was interrupted."""
     samples: list[Sample] = []
     lines: list[Line] = []
     shares: dict[str, Share] = {}
     """By tenant."""
     ends: dict[str, int] = {}
-    """How attempts ended: how many of each."""
+    """Ended attempts, by kind of end."""
     runs: int = 0
-    """That were submitted and are counted."""
+    """Submitted runs that are counted."""
     tasks: int = 0
     preempted: int = 0
     recalled: int = 0
-    """Groups of which the rest was called back."""
+    """Groups whose rest was recalled."""
     cpu: Cpu = msgspec.field(default_factory=Cpu)
 
 
 def lines_joined(pools: Iterable[PoolMeasures]) -> dict[tuple[str, str], Line]:
-    """The lines of all pools, by priority and tenant. They are not changed."""
+    """Merge the queues of all pools by priority and tenant. The inputs are not changed."""
     found: dict[tuple[str, str], Line] = {}
     for pool in pools:
         for line in pool.lines:
@@ -160,14 +160,14 @@ def lines_joined(pools: Iterable[PoolMeasures]) -> dict[tuple[str, str], Line]:
 
 
 def add_line(to: Line, line: Line) -> None:
-    """Count the tasks of a line as another's too."""
+    """Add the counts of one queue to another."""
     to.delays.join(line.delays)
     to.waiting += line.waiting
     to.longest_waiting = max(to.longest_waiting, line.longest_waiting)
 
 
 def samples_joined(pools: Iterable[PoolMeasures]) -> list[Sample]:
-    """The samples of all pools, for as long as each was played."""
+    """Merge the samples of all pools, for as long as each was simulated."""
     found: dict[float, Sample] = {}
     for pool in pools:
         for sample in pool.samples:
@@ -176,7 +176,7 @@ def samples_joined(pools: Iterable[PoolMeasures]) -> list[Sample]:
 
 
 def counts_joined(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Sums by name."""
+    """Sum counts by name."""
     found: dict[str, int] = {}
     for one in counts:
         for name, count in one.items():

@@ -1,6 +1,6 @@
-"""What becomes of an attempt: how long it takes, and whether it fails. Drawn from the names of the tasks.
+"""Outcomes of attempts: duration, and success or failure. Drawn from the names of the tasks.
 
-So the same task has the same fate wherever and whenever it runs: in the simulation, and in a real run of the same load.
+The same task has the same outcome wherever and whenever it runs: simulated, and in a real run of the same load.
 """
 
 from __future__ import annotations
@@ -13,31 +13,31 @@ from mainspring.simulation.capacity.load import LISTS, work_of
 from mainspring.simulation.capacity.scenario import JobKind, Outage, Scenario
 
 DOWN = msgspec.json.encode({"type": "ConnectionError", "message": "the service is down"}).decode()
-"""The error of everything that needs what is down."""
+"""The error of everything that depends on an outage."""
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _WORD = 4
 
 
 class _Kind(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of the tasks of a job."""
+    """Facts about the tasks of a job."""
 
     lengths: Lengths
     fails: float
     outages: tuple[Outage, ...]
     gives: str
-    """What the task that lists gives."""
+    """Output of its list task."""
 
 
 class Fates:
-    """The fates of all attempts of a scenario."""
+    """Outcomes of all attempts of a scenario."""
 
     def __init__(self, scenario: Scenario) -> None:
         self.left: dict[str, float] = {}
-        """By run: how long its task still takes, of those that were under way before."""
+        """By run: remaining seconds of tasks that were running before."""
         self._kinds = {work_of(kind).decode(): _kind(kind, scenario) for kind in scenario.jobs}
 
     def of(self, assignment: Assignment, at: float) -> tuple[float, str | None]:
-        """How many seconds an attempt takes that begins now, and its error if it fails."""
+        """Duration of an attempt that begins now, and its error if it fails."""
         kind = self._kinds[assignment.work]
         for outage in kind.outages:
             if outage.at <= at < outage.at + outage.lasts:
@@ -48,11 +48,11 @@ class Fates:
         return seconds, _own_error(draw / kind.fails) if draw < kind.fails else None
 
     def output(self, assignment: Assignment) -> str:
-        """What an attempt gives that succeeds."""
+        """Output of a successful attempt."""
         return self._kinds[assignment.work].gives if assignment.name == LISTS else "null"
 
     def needs(self, assignment: Assignment, outage: Outage) -> bool:
-        """Whether a task needs what is down in an outage."""
+        """Whether a task depends on what is down in an outage."""
         return outage in self._kinds[assignment.work].outages
 
 
@@ -66,7 +66,7 @@ def _kind(kind: JobKind, scenario: Scenario) -> _Kind:
 
 
 def _own_error(part: float) -> str:
-    """An error that is like few others: many that are alike would open a circuit."""
+    """A rare error: many with the same signature would open a circuit breaker."""
     number, word = int(part * len(_LETTERS) ** _WORD), ""
     for _ in range(_WORD):
         number, place = divmod(number, len(_LETTERS))

@@ -1,4 +1,4 @@
-"""A report as one HTML file: drawings, and a table beside each. It needs no network and no script."""
+"""The report as one HTML file: plots, with a table for each. It needs no network and no script."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ footer { color: var(--dim); font-size: .85rem; padding: 2.5rem 0 }
 
 
 def make_page(report: Report) -> str:
-    """The whole file."""
-    title = f"Fleet simulation: {report.scenario}"
+    """Render the whole file."""
+    title = f"Capacity simulation: {report.scenario}"
     warning = f'<p class="partial" role="note">{escape(partial(report))}</p>' if report.is_partial else ""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -91,7 +91,7 @@ def _sections(report: Report) -> Iterator[str]:
     yield _tenants(report)
     yield _shares(report)
     facts = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in sentences(report))
-    yield f'<section><h2>In words</h2><dl class="facts">{facts}</dl></section>'
+    yield f'<section><h2>Summary</h2><dl class="facts">{facts}</dl></section>'
 
 
 def _delays(report: Report) -> str:
@@ -99,28 +99,26 @@ def _delays(report: Report) -> str:
         Range(row.priority, row.delays.p50_seconds, row.delays.p95_seconds, row.delays.p99_seconds)
         for row in report.priorities
     ]
-    words = Words("Delay by priority", "From ready to durably assigned: half, 95 % and 99 % waited at most so long.")
+    words = Words("Delay by priority", "From ready to durably assigned: p50, p95 and p99.")
     table = [(row.priority, *_delay_cells(row.delays)) for row in report.priorities]
     return _section(words, plots.ranges(words, rows, say_delay), ("priority", *_DELAY_COLUMNS), table)
 
 
 def _use(report: Report) -> str:
-    words = Words("Cores in use", "The part of the cores of all workers that are there, second by second.")
+    words = Words("Cores in use", "Fraction of the cores of all live workers, per second.")
     at, used = _at(report), [moment.used for moment in report.timeline]
     drawn = plots.lines(words, at, [Series("used", "one", used)], say_part, most=1.0)
     table = [(_second(moment.at_seconds), say_part(moment.used), say_count(moment.cores), say_count(moment.running))
              for moment in report.timeline]  # fmt: skip
-    return _section(words, drawn, ("second", "used", "cores there", "tasks running"), table)
+    return _section(words, drawn, ("second", "used", "cores", "tasks running"), table)
 
 
 def _waiting(report: Report) -> str:
-    """One drawing for each priority: a place says more than a colour."""
-    words = Words(
-        "Tasks waiting", "Ready and not placed, or in intake, second by second; each priority on its own scale."
-    )
+    """One plot for each priority: position says more than color."""
+    words = Words("Tasks waiting", "Ready and not placed, or in intake, per second; each priority on its own scale.")
     drawn = "".join(
         plots.lines(
-            Words(f"Tasks waiting, {priority.name}", f"Tasks of {priority.name} that wait, second by second."),
+            Words(f"Tasks waiting, {priority.name}", f"Tasks of {priority.name} waiting, per second."),
             _at(report),
             [Series(priority.name, "one", [moment.waiting[priority.name] for moment in report.timeline])],
             say_short,
@@ -133,7 +131,7 @@ def _waiting(report: Report) -> str:
     table = [
         (_second(moment.at_seconds), *(say_count(moment.waiting[name]) for name in names)) for moment in report.timeline
     ]
-    return _section(words, drawn or "<p>At no look did anything wait.</p>", ("second", *names), table)
+    return _section(words, drawn or "<p>No tasks were waiting.</p>", ("second", *names), table)
 
 
 def _pace(report: Report) -> str:
@@ -144,7 +142,7 @@ def _pace(report: Report) -> str:
         Series("placed", "one", [moment.placed for moment in timeline]),
         Series("succeeded", "three", [moment.ended for moment in timeline]),
     ]
-    # The first moment has what was before it: the whole warm-up.
+    # The first point covers the whole warm-up.
     series = [one._replace(values=one.values[1:]) for one in series]
     table = [
         (_second(moment.at_seconds), say_count(moment.arrived), say_count(moment.placed), say_count(moment.ended))
@@ -155,7 +153,7 @@ def _pace(report: Report) -> str:
 
 
 def _trouble(report: Report) -> str:
-    words = Words("What went wrong", "Attempts that failed, were lost with their worker, or were stopped to make room.")
+    words = Words("Failures", "Attempts that failed, were lost with their worker, or were preempted.")
     timeline = report.timeline
     series = [
         Series("failed", "one", [moment.failed for moment in timeline]),
@@ -177,7 +175,7 @@ def _tenants(report: Report) -> str:
     ]
     words = Words(
         "Delay by tenant",
-        "From half (the lower end) over 95 % (the mark) to 99 % (the upper end) of each tenant's tasks.",
+        "p50 (lower end), p95 (mark) and p99 (upper end) of each tenant's tasks.",
     )
     table = [
         (row.tenant, f"{row.weight:g}", *_delay_cells(row.delays), say_error(row.share_error))
@@ -191,14 +189,14 @@ def _tenants(report: Report) -> str:
 def _shares(report: Report) -> str:
     words = Words(
         "Share against weight",
-        "What each tenant had, while it and others of its pool had work waiting, against what its weight gives it.",
+        "Usage of each tenant relative to its weight, while it and others of its pool had work waiting.",
     )
     compared = sorted(
         ((row.share_error, row.tenant, row.compared_seconds) for row in report.tenants if row.share_error is not None),
         reverse=True,
     )
     if not compared:
-        drawn = "<p>Never did two tenants of a pool have work waiting for long at the same time.</p>"
+        drawn = "<p>No two tenants of a pool had work waiting for long at the same time.</p>"
         return f"<section><h2>{words.title}</h2>{drawn}</section>"
     table = [(tenant, say_error(error), f"{seconds} s") for error, tenant, seconds in compared]
     drawn = plots.bars(words, [(tenant, error) for error, tenant, _ in compared], say_error)
@@ -211,15 +209,15 @@ def _section(words: Words, drawn: str, head: Sequence[str], rows: Rows) -> str:
     return (
         f"<section><h2>{escape(words.title)}</h2><figure><figcaption><p>{escape(words.about)}</p></figcaption>"
         f'<div class="wide" tabindex="0" role="group" aria-label="{escape(words.title)}">{drawn}</div></figure>'
-        f'<details><summary>The same as a table</summary><div class="wide"><table><thead><tr>{columns}</tr></thead>'
+        f'<details><summary>Show as table</summary><div class="wide"><table><thead><tr>{columns}</tr></thead>'
         f"<tbody>{lines}</tbody></table></div></details></section>"
     )
 
 
 def _footer(report: Report) -> str:
     return (
-        f"<footer>Mainspring {escape(report.version)}. The scheduler's own decisions, on a virtual clock: what the "
-        "store and the network take is what the scenario says, and workers are played. Percentiles are exact to 2 %. "
+        f"<footer>Mainspring {escape(report.version)}. Real scheduler decisions on a virtual clock. Latencies of the "
+        "store and the network come from the scenario; workers are virtual. Percentiles are exact to 2 %. "
         "Tasks that became ready in the warm-up are not counted.</footer>"
     )
 

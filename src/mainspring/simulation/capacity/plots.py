@@ -1,4 +1,4 @@
-"""Small drawings as SVG text: lines over time, ranges in rows, and columns. No script, and no colour of their own.
+"""Small drawings as SVG text: lines over time, ranges in rows, and columns. No script, and no color of their own.
 
 What they look like is the page's (`page.py`): they name classes, and a class has a colour for light and one for dark.
 Each has a title and a description for those who do not see it; the same figures are in a table beside it.
@@ -14,9 +14,9 @@ from typing import NamedTuple
 _WIDTH = 960
 _LEFT = 76
 _RIGHT = 132
-"""Room for the names at the ends of lines."""
+"""Space for the names at the ends of lines."""
 _VALUES = 180
-"""Room for the values at the ends of ranges."""
+"""Space for the values at the ends of ranges."""
 _TOP = 14
 _BOTTOM = 34
 _TICKS = 4
@@ -26,7 +26,7 @@ Say = Callable[[float], str]
 
 
 class Series(NamedTuple):
-    """A line: its name, its class, and a value for each moment."""
+    """A line: its name, its class, and a value for each time."""
 
     name: str
     style: str
@@ -34,7 +34,7 @@ class Series(NamedTuple):
 
 
 class Range(NamedTuple):
-    """A row of a plot of ranges: three points, of which the middle one counts most."""
+    """A row of a range plot: three values, with the middle one marked."""
 
     name: str
     low: float
@@ -43,7 +43,7 @@ class Range(NamedTuple):
 
 
 class Words(NamedTuple):
-    """What is said of a drawing."""
+    """Title and description of a plot."""
 
     title: str
     about: str
@@ -53,7 +53,7 @@ def lines(
     words: Words, at: Sequence[float], series: Sequence[Series], say: Say, *, most: float | None = None,
     height: int = 240,
 ) -> str:  # fmt: skip
-    """Lines over time, each with its name at its end. Unless the most is said, they are numbers of things."""
+    """Lines over time, each labelled at its end. By default the scale is that of counts."""
     highest = max((max(one.values, default=0) for one in series), default=0)
     top = most if most is not None else _nice(max(_TICKS, highest))
     first, last = (at[0], at[-1]) if at else (0.0, 1.0)
@@ -70,7 +70,7 @@ def lines(
 
 
 def ranges(words: Words, rows: Sequence[Range], say: Say) -> str:
-    """Rows from the low to the high point on a logarithmic scale, the middle marked; each value is written there."""
+    """Rows from the low to the high value on a logarithmic scale, with the middle marked and the values written."""
     row_height, left = 46, _LEFT
     height = _TOP + row_height * len(rows) + _BOTTOM
     across = _logarithmic([value for row in rows for value in (row.low, row.high)], left, _WIDTH - _VALUES)
@@ -91,7 +91,7 @@ def ranges(words: Words, rows: Sequence[Range], say: Say) -> str:
 
 
 def columns(words: Words, rows: Sequence[Range], say: Say) -> str:
-    """Many thin ranges side by side on a logarithmic scale; each says its name and values when it is pointed at."""
+    """Many thin ranges side by side on a logarithmic scale, with names and values on hover."""
     height = 260
     up = _logarithmic([value for row in rows for value in (row.low, row.high)], height - _BOTTOM, _TOP)
     step = (_WIDTH - _LEFT - 12) / max(1, len(rows))
@@ -112,12 +112,12 @@ def columns(words: Words, rows: Sequence[Range], say: Say) -> str:
             f'<rect class="mark" x="{x - wide / 2 - 1.5:.1f}" y="{middle - 1:.1f}" width="{wide + 3:.1f}" height="2"/>'
             "</g>"
         )
-    parts.append(_caption(height, f"{len(rows)} tenants, the one that waited least first"))
+    parts.append(_caption(height, f"{len(rows)} tenants, shortest delay first"))
     return _svg(words, height, parts)
 
 
 def bars(words: Words, rows: Sequence[tuple[str, float]], say: Say) -> str:
-    """Many thin bars above and below a line; each says its name and value when it is pointed at."""
+    """Many thin bars above and below an axis, with names and values on hover."""
     height = 220
     most = _nice(max((abs(value) for _, value in rows), default=0.0))
     up = _linear(-most, most, height - _BOTTOM, _TOP)
@@ -131,7 +131,7 @@ def bars(words: Words, rows: Sequence[tuple[str, float]], say: Say) -> str:
             f'<rect class="span" x="{x - wide / 2:.1f}" y="{min(y, up(0)):.1f}" width="{wide:.1f}" '
             f'height="{max(1.0, abs(y - up(0))):.1f}"/></g>'
         )
-    parts.append(_caption(height, f"{len(rows)} tenants, by what they had against what their weight gives them"))
+    parts.append(_caption(height, f"{len(rows)} tenants, by usage relative to weight"))
     return _svg(words, height, parts)
 
 
@@ -145,7 +145,7 @@ class _Log:
         self.ticks = [10.0**power for power in range(self._low, self._high + 1)]
 
     def place(self, value: float) -> float:
-        """Where a value is."""
+        """Position of a value."""
         part = (math.log10(max(value, 10.0**self._low)) - self._low) / (self._high - self._low)
         return self._begin + part * (self._end - self._begin)
 
@@ -198,7 +198,7 @@ def _log_axis(across: _Log, height: int, say: Say) -> str:
 
 
 def _apart(places: Sequence[float], most: float) -> list[float]:
-    """Places for labels near these, none on another."""
+    """Positions for labels near these, without overlap."""
     order = sorted(range(len(places)), key=lambda number: -places[number])
     found, free = list(places), most
     for number in order:

@@ -1,4 +1,4 @@
-"""Several pools at a time, each process one after another: what becomes of a pool does not depend on the others.
+"""Simulate several pools in parallel: each process does one after another, and pools are independent.
 
     this process ── the scenario and the seed, then the numbers of pools ──► python -m mainspring.simulation.capacity
                  ◄── how far it is, and what became of each pool ──────────
@@ -26,25 +26,25 @@ from mainspring.simulation.capacity.measurements import PoolMeasures
 from mainspring.simulation.capacity.scenario import Scenario
 
 _STEP_SECONDS = 0.25
-"""So often, in simulated seconds, a process says how far it is."""
+"""Interval of progress reports, in simulated seconds."""
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be played."""
+    """What to simulate."""
 
     scenario: Scenario
     seed: int
 
 
 class Word(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a process says: it has played some seconds more, or is done with a pool."""
+    """A message of a process: some more seconds were simulated, or a pool is done."""
 
     seconds: float = 0.0
     measures: PoolMeasures | None = None
 
 
 class Played(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the pools, and whether somebody ended it before its time."""
+    """Results of the pools, and whether the simulation was interrupted."""
 
     pools: list[PoolMeasures]
     was_interrupted: bool
@@ -53,9 +53,9 @@ class Played(msgspec.Struct, frozen=True, kw_only=True):
 def play_fleet(
     scenario: Scenario, seed: int, *, processes: int, progress: Callable[[float], None] = lambda _: None
 ) -> Played:
-    """Play all pools, in some processes. `progress` is told which part of everything has been played.
+    """Simulate all pools in some processes. `progress` gets the fraction that is done.
 
-    When it is interrupted, it ends with what there is by then; a second time, at once.
+    When interrupted, it returns what there is; a second interrupt stops at once.
     """
     pools = iter(range(scenario.workers.pools))
     words: Queue[Word | BaseException | None] = Queue()
@@ -78,7 +78,7 @@ def play_fleet(
 
 
 def serve(said: IO[bytes], say: IO[bytes]) -> None:
-    """Be one of the processes: play what is asked for until nothing more is."""
+    """Serve as one of the processes: simulate requested pools until there are no more."""
     order = msgspec.json.decode(said.readline(), type=Order)
     is_stopped = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: is_stopped.set())
@@ -94,16 +94,16 @@ def serve(said: IO[bytes], say: IO[bytes]) -> None:
 
         measures = play_pool(order.scenario, int(line), order.seed, cpu=cpu_seconds, watch=watch)
         _say(say, Word(measures=measures))
-        gc.collect()  # the pool that was played is a large cycle, and nobody else would come for it soon
+        gc.collect()  # the simulated pool is a large reference cycle, which would not be collected soon
         if is_stopped.is_set():
             return
 
 
 class _Player:
-    """One process, and the thread that speaks to it."""
+    """One process, and the thread that talks to it."""
 
     def __init__(self, order: bytes) -> None:
-        # A session of its own: Ctrl-C at the terminal is for us, and we ask it to stop.
+        # A session of its own: Ctrl-C at the terminal goes to the parent, which asks it to stop.
         self._process = subprocess.Popen(
             [sys.executable, "-m", "mainspring.simulation.capacity"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             start_new_session=True,
@@ -112,7 +112,7 @@ class _Player:
         self._is_stopped = threading.Event()
 
     def work(self, draw: Callable[[], int | None], words: Queue[Word | BaseException | None]) -> None:
-        """Have one pool after another played, and pass on what is said."""
+        """Request one pool after another, and pass on the messages."""
         try:
             for word in self._talk(draw):
                 words.put(word)
@@ -121,12 +121,12 @@ class _Player:
         words.put(None)
 
     def stop(self) -> None:
-        """Ask it to give what it has."""
+        """Ask it to return what it has."""
         self._is_stopped.set()
         self._process.send_signal(signal.SIGTERM)
 
     def end(self) -> None:
-        """Let it be over, whatever it does."""
+        """End the process in any case."""
         self._process.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
@@ -146,7 +146,7 @@ class _Player:
                 if not line and self._is_stopped.is_set():
                     return  # before it had begun
                 if not line:
-                    raise Broken(f"the process that played pool {pool} ended with {self._process.wait()}")
+                    raise Broken(f"the process that simulated pool {pool} exited with {self._process.wait()}")
                 word = msgspec.json.decode(line, type=Word)
                 yield word
                 if word.measures is not None:
@@ -157,7 +157,7 @@ def _collect(
     scenario: Scenario, players: list[_Player], words: Queue[Word | BaseException | None],
     progress: Callable[[float], None],
 ) -> Played:  # fmt: skip
-    """Listen until all are done."""
+    """Receive messages until all are done."""
     total = scenario.workers.pools * (scenario.lasts + scenario.warm_up)
     found: list[PoolMeasures] = []
     done, left, was_interrupted = 0.0, len(players), False

@@ -1,4 +1,4 @@
-"""The report: everything that was counted, as figures. The same seed gives the same report, but for `timing`."""
+"""Report of a simulation. The same seed gives the same report, except for `timing`."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from mainspring.simulation.capacity.measurements import (
 from mainspring.simulation.capacity.scenario import Scenario, tenant_name
 
 LEAST_COMPARED_SECONDS = 5
-"""A tenant that waited beside others for less is not compared with its weight."""
+"""A tenant that waited beside others for less time is not compared with its weight."""
 
 
 class Delays(msgspec.Struct, frozen=True, kw_only=True):
-    """How long tasks waited, from ready to durably assigned."""
+    """Delays of tasks, from ready to durably assigned."""
 
     placed: int
     p50_seconds: float
@@ -34,7 +34,7 @@ class Delays(msgspec.Struct, frozen=True, kw_only=True):
     p99_seconds: float
     longest_seconds: float
     waiting: int
-    """At the end: these are in none of the figures before."""
+    """At the end; not included in the figures above."""
     longest_waiting_seconds: float
 
 
@@ -52,17 +52,17 @@ class TenantRow(msgspec.Struct, frozen=True, kw_only=True):
     weight: float
     delays: Delays
     compared_seconds: int
-    """So long it and others of its pool had work waiting at the same time."""
+    """Seconds in which it and others of its pool had work waiting."""
     share_error: float | None
-    """What it had in that time against what its weight gives it: 0.1 is a tenth too much. None: not compared."""
+    """Deviation of its usage from its weight in that time: 0.1 is a tenth too much. None: not compared."""
 
 
 class Moment(msgspec.Struct, frozen=True, kw_only=True):
-    """How the fleet stood, and what had happened since the moment before."""
+    """State of the simulated workers, and what had happened since the previous point."""
 
     at_seconds: float
     used: float
-    """Part of the cores of the workers that are there."""
+    """Fraction of the cores of live workers."""
     cores: int
     running: int
     waiting: dict[str, int]
@@ -76,17 +76,17 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fairness(msgspec.Struct, frozen=True, kw_only=True):
-    """Shares against weights, of the tenants that were compared."""
+    """Shares relative to weights, of the compared tenants."""
 
     tenants: int
     mean_error: float
-    """Without signs, those that were due more counting more."""
+    """Mean of absolute errors, weighted by what each tenant was due."""
     worst_error: float
     worst_tenant: str
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
-    """What deciding cost on the machine that it was played on. The seed does not decide this."""
+    """CPU cost of decisions on the simulating machine. The seed does not determine it."""
 
     cpu_seconds: float
     cpu_micros_per_task: float
@@ -98,7 +98,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a scenario."""
+    """Results of a scenario."""
 
     scenario: str
     about: str
@@ -106,17 +106,17 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     scale: float
     is_partial: bool
-    """It was interrupted: the figures are of what had been played by then."""
+    """It was interrupted: the figures cover what was simulated by then."""
     seconds: float
     pools_played: int
-    """To the end."""
+    """Pools simulated to the end."""
     pools: int
     workers: int
     zones: int
     tenants_count: int
     runs: int
     tasks: int
-    """That were submitted in the time that is measured."""
+    """Submitted in the measured period."""
     placed: int
     ends: dict[str, int]
     """How attempts ended."""
@@ -130,13 +130,13 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """None: no two tenants of a pool had work waiting for long at the same time."""
     timeline: tuple[Moment, ...]
     timing: Timing | None
-    """None: it was left out."""
+    """None: omitted."""
 
 
 def make_report(
     scenario: Scenario, pools: Sequence[PoolMeasures], *, seed: int, scale: float, version: str, with_timing: bool
 ) -> Report:
-    """The figures of some pools of a scenario, as far as they were played."""
+    """Compute the figures of some pools of a scenario, as far as they were simulated."""
     pools = sorted(pools, key=lambda pool: pool.pool)
     lines = lines_joined(pools)
     timeline = [_moment(sample) for sample in samples_joined(pools)]
@@ -237,5 +237,5 @@ def _timing(pools: Sequence[PoolMeasures]) -> Timing:
 
 
 def _round(value: float) -> float:
-    """Four digits are more than anybody reads."""
+    """Round to four digits."""
     return float(f"{value:.4g}")

@@ -1,6 +1,6 @@
-"""A scenario: a fleet, who uses it, what they submit, and what goes wrong meanwhile.
+"""A scenario: workers, tenants, their loads, and failures.
 
-Times are seconds from the beginning of what is measured; the `warm_up` before it is played and not counted. Workers,
+Times are seconds from the begin of the measured period; the `warm_up` before it is simulated and not counted. Workers,
 tenants and loads are spread over the pools: a pool has workers of every zone, and tenants that follow each other, so
 that it has some of each weight.
 """
@@ -24,19 +24,19 @@ from mainspring.simulation.capacity.duration_model import Takes
 
 MOST_WORKERS = 1_000_000
 MOST_TASKS = 200_000_000
-"""Of a scenario in all: more would take days."""
+"""Of a scenario in total: more would take days."""
 LEAST_TENANTS = 10
-"""So many are left of them, if there are so many, however small a fleet is made."""
+"""Minimum number of tenants after scaling down, if there are as many."""
 
 Seconds = Annotated[float, Meta(ge=0, le=86_400)]
 Part = Annotated[float, Meta(ge=0, le=1)]
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A kind of worker."""
+    """A type of worker."""
 
     share: Annotated[float, Meta(gt=0, le=1_000_000)] = 1.0
-    """How many there are of it, against the others."""
+    """Its number relative to the other types."""
     cpu: Annotated[int, Meta(ge=1, le=10**8)]
     """Thousandths of a core."""
     memory: Annotated[int, Meta(ge=1, le=2**53)]
@@ -44,7 +44,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Workers(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The fleet."""
+    """The workers."""
 
     count: Annotated[int, Meta(ge=1, le=MOST_WORKERS)]
     zones: Annotated[int, Meta(ge=1, le=1_000)] = 1
@@ -53,30 +53,30 @@ class Workers(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Tenants(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who shares the fleet."""
+    """The tenants that share the workers."""
 
     count: Annotated[int, Meta(ge=1, le=10_000)] = 1
     weights: Annotated[tuple[Annotated[float, Meta(gt=0, le=1_000)], ...], Meta(min_length=1, max_length=10_000)] = (
         1.0,
     )
-    """Those of the tenants, in turn."""
+    """Weights of the tenants, repeated as needed."""
     guaranteed: Part = 0.0
-    """So much of the part that a tenant's weight gives it in its pool is guaranteed to it."""
+    """Fraction of a tenant's part by weight that is guaranteed to it in its pool."""
     skew: Annotated[float, Meta(ge=0, le=3)] = 0.0
-    """All submit the same; with a skew the first ones submit more: 1/n to this power."""
+    """With 0 all tenants submit equally; otherwise the first ones submit more: 1/n to this power."""
 
 
 class Host(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the parts of the scheduler that are not simulated take."""
+    """Latencies of the parts of the scheduler that are not simulated."""
 
     commit: Seconds = 0.004
     """For each commit."""
     row: Seconds = 0.00001
-    """For each row of it, decided and written."""
+    """For each row, decided and written."""
     read: Seconds = 0.003
     """For a read of intake."""
     link: Seconds = 0.002
-    """For a message from server to worker or back."""
+    """For a message between server and worker."""
 
 
 class JobKind(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -88,11 +88,11 @@ class JobKind(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     memory: Annotated[int, Meta(ge=0, le=2**53)] = 256 << 20
     takes: Takes
     fails: Part = 0.0
-    """So many of the attempts fail, each with an error of its own."""
+    """Fraction of attempts that fail, each with an error of its own."""
     stages: Annotated[tuple[Annotated[int, Meta(ge=1, le=1_000)], ...], Meta(min_length=1, max_length=100)] = (1,)
-    """How many tasks each stage has; each needs all of the stage before it."""
+    """Number of tasks in each stage; each needs all of the previous stage."""
     fan_out: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
-    """A task gives a list so long, and a task for each item follows, then one for all."""
+    """Length of the list: one task returns it, one task per item follows, then one task for all."""
 
     @property
     def level(self) -> Priority:
@@ -101,30 +101,30 @@ class JobKind(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def room(self) -> Resources:
-        """What each of its tasks asks for."""
+        """Resource request of each task."""
         return Resources(cpu_millis=self.cpu, memory_bytes=self.memory)
 
     def tasks(self) -> int:
-        """How many tasks a run of it has in the end."""
+        """Total number of tasks of a run."""
         return self.fan_out + 2 if self.fan_out else sum(self.stages)
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Runs of a job: so many in each second, or so many within some time."""
+    """Runs of a job: a rate, or a number within a period."""
 
     job: str
     per_second: Annotated[float, Meta(gt=0, le=1_000_000)] | None = None
     standing: bool = True
-    """At the beginning there is already under way what would be, had it always been so. Only for single tasks."""
+    """Start with as many running tasks as if the load had always been there. Only for single tasks."""
     runs: Annotated[int, Meta(ge=1, le=10_000_000)] | None = None
     at: Seconds = 0.0
     within: Seconds = 0.0
     tenant: Annotated[int, Meta(ge=1)] | None = None
-    """All of it is this one's, from 1; None: everybody's."""
+    """The tenant that submits all of it, from 1; None: all tenants."""
 
 
 class ZoneLost(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All workers of a zone fall silent, and have forgotten everything when they come back."""
+    """All workers of a zone go silent, and have lost their state when they return."""
 
     zone: Annotated[int, Meta(ge=1)]
     at: Seconds
@@ -132,7 +132,7 @@ class ZoneLost(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Outage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Something that jobs need is down: what runs of them fails, and what starts meanwhile, all with one error."""
+    """An outage of a dependency: running tasks of these jobs fail, and those that start meanwhile, with one error."""
 
     jobs: Annotated[tuple[str, ...], Meta(min_length=1)]
     at: Seconds
@@ -141,7 +141,7 @@ class Outage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All of it."""
+    """The whole scenario."""
 
     name: Annotated[str, Meta(min_length=1, max_length=100)]
     about: str = ""
@@ -158,11 +158,11 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Settings of the server, by name (docs/reference/settings.md)."""
 
     def tuning(self) -> Tuning:
-        """The measures that the shards go by. Raises Refused."""
+        """Settings of the shards. Raises Refused."""
         return tuning_of(read_values(self.settings))
 
     def kind(self, name: str) -> JobKind:
-        """The job of a name."""
+        """The job with this name."""
         return next(job for job in self.jobs if job.name == name)
 
     def weight(self, tenant: int) -> float:
@@ -170,7 +170,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return self.tenants.weights[tenant % len(self.tenants.weights)]
 
     def parts(self) -> list[float]:
-        """What part of the loads is each tenant's."""
+        """Fraction of the loads of each tenant."""
         wants = [1 / (one + 1) ** self.tenants.skew for one in range(self.tenants.count)]
         return [want / sum(wants) for want in wants]
 
@@ -181,12 +181,12 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 def tenant_name(tenant: int) -> str:
-    """What a tenant is called, from 0."""
+    """Name of a tenant, from 0."""
     return f"tenant-{tenant + 1:03d}"
 
 
 def scaled(scenario: Scenario, factor: float) -> Scenario:
-    """The same, with workers and loads that many times as large; pools stay about as large as they are."""
+    """Scale workers and loads by a factor; the size of a pool stays about the same."""
     if factor == 1:
         return scenario
     fleet, tenants = scenario.workers, scenario.tenants
@@ -204,7 +204,7 @@ def scaled(scenario: Scenario, factor: float) -> Scenario:
 
 
 def faults_of(scenario: Scenario) -> Iterator[Fault]:
-    """What can't be so together, each with its place."""
+    """Inconsistencies, each with its path."""
     names = [job.name for job in scenario.jobs]
     for number, job in enumerate(scenario.jobs):
         yield from _faults_of_job(job, f"jobs[{number}]", is_first=names.index(job.name) == number)
@@ -228,7 +228,7 @@ def faults_of(scenario: Scenario) -> Iterator[Fault]:
 
 
 def count_tasks(scenario: Scenario) -> float:
-    """About how many tasks are submitted."""
+    """Estimate the number of submitted tasks."""
     seconds = scenario.lasts + scenario.warm_up
     return sum(
         (load.runs if load.runs is not None else (load.per_second or 0) * seconds) * scenario.kind(load.job).tasks()
@@ -241,7 +241,7 @@ def _scaled_job(job: JobKind, factor: float) -> JobKind:
 
 
 def _scaled_load(load: Load, job: JobKind, factor: float, tenants: int) -> Load:
-    """A fan-out becomes narrower instead of rarer."""
+    """Scale a load. A fan-out becomes narrower, not rarer."""
     tenant = None if load.tenant is None else min(load.tenant, tenants)
     if load.per_second is not None:
         return replace(load, per_second=load.per_second * factor, tenant=tenant)
@@ -253,12 +253,12 @@ def _faults_of_job(job: JobKind, where: str, *, is_first: bool) -> Iterator[Faul
     if job.priority not in Priority.__members__:
         yield Fault(where=f"{where}.priority", why=f"must be one of {', '.join(Priority.__members__)}")
     if not is_first:
-        yield Fault(where=f"{where}.name", why=f"{job.name} is the name of another job too")
+        yield Fault(where=f"{where}.name", why=f"duplicate job name {job.name}")
     takes = msgspec.structs.astuple(job.takes)
     if takes[0] <= 0 or any(short > long for short, long in pairwise(takes)):
-        yield Fault(where=f"{where}.takes", why="must be above 0, and p10, p50, p90, p99 must not fall")
+        yield Fault(where=f"{where}.takes", why="must be above 0, and p10, p50, p90, p99 must not decrease")
     if job.fan_out and job.stages != (1,):
-        yield Fault(where=f"{where}.fan_out", why="can't stand beside stages")
+        yield Fault(where=f"{where}.fan_out", why="can't be combined with stages")
 
 
 def _faults_of_load(load: Load, where: str, names: Sequence[str], scenario: Scenario) -> Iterator[Fault]:
@@ -266,12 +266,12 @@ def _faults_of_load(load: Load, where: str, names: Sequence[str], scenario: Scen
         yield _no_job(f"{where}.job", load.job, names)
         return
     if (load.per_second is None) == (load.runs is None):
-        yield Fault(where=where, why="must have one of per_second and runs")
+        yield Fault(where=where, why="must have either per_second or runs")
     if load.tenant is not None and load.tenant > scenario.tenants.count:
         yield Fault(where=f"{where}.tenant", why=f"must be at most {scenario.tenants.count}")
     if load.per_second is not None and scenario.kind(load.job).fan_out:
-        yield Fault(where=f"{where}.per_second", why="is not for a fan-out: say runs")
+        yield Fault(where=f"{where}.per_second", why="can't be used for a fan-out; use runs")
 
 
 def _no_job(where: str, name: str, names: Sequence[str]) -> Fault:
-    return Fault(where=where, why=f"there is no job {name}{did_you_mean(name, names)}")
+    return Fault(where=where, why=f"unknown job {name}{did_you_mean(name, names)}")

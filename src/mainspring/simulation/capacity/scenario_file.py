@@ -1,4 +1,4 @@
-"""A scenario from its file: read strictly, each flaw with its line. `scenarios/` has those that come with Mainspring.
+"""Strict parser of scenario files: every fault is reported with its line. `scenarios/` has the built-in ones.
 
 To add one of those, put its file there: that is all. What a scenario may say is in `scenario.py`, and how each field is
 written in the tables here.
@@ -42,17 +42,17 @@ _BOUNDS = {">=": "at least", "<=": "at most", ">": "above"}
 
 
 def builtin() -> list[Scenario]:
-    """The scenarios that come with Mainspring, by name."""
+    """Built-in scenarios, by name."""
     return [read_scenario(f"{name}{_SUFFIX}", text) for name, text in sorted(_texts().items())]
 
 
 def find_scenario(name: str) -> Scenario:
-    """The scenario in a file, or one of ours by its name. Raises InvalidFile, or NotFound."""
+    """Load a scenario from a file, or a built-in one by name. Raises InvalidFile, or NotFound."""
     return read_scenario(name, text_of(name))
 
 
 def text_of(name: str) -> str:
-    """What stands in a scenario's file. Raises InvalidFile, or NotFound."""
+    """Text of a scenario file. Raises InvalidFile, or NotFound."""
     path = Path(name)
     if path.suffix in {_SUFFIX, ".yml"} or "/" in name:
         try:
@@ -63,13 +63,13 @@ def text_of(name: str) -> str:
             raise InvalidFile(f"{name} is not text") from error
     known = _texts()
     if name not in known:
-        hint = did_you_mean(name, known) or f"; there are {', '.join(sorted(known))}, or give a file"
+        hint = did_you_mean(name, known) or f"; built-in scenarios: {', '.join(sorted(known))}; or give a file"
         raise NotFound(f"there is no scenario {name!a}{hint}")
     return known[name]
 
 
 def read_scenario(file: str, text: str) -> Scenario:
-    """The scenario that a text describes. Raises InvalidFile, which shows every flaw with its line."""
+    """Parse a scenario. Raises InvalidFile, with the line of every fault."""
     node, flaws = parse(text)
     if node is None or flaws:
         raise invalid(file, text, flaws)
@@ -85,19 +85,19 @@ def read_scenario(file: str, text: str) -> Scenario:
     if found:
         raise invalid(file, text, found)
     if count_tasks(scenario) > MOST_TASKS:
-        why = f"there are {count_tasks(scenario):,.0f} tasks in it, and at most {MOST_TASKS:,} are played"
+        why = f"it has {count_tasks(scenario):,.0f} tasks (limit {MOST_TASKS:,})"
         raise invalid(file, text, [Flaw(place=Place(0, 0), why=why)])
     return scenario
 
 
 def _texts() -> dict[str, str]:
-    """The files that come with Mainspring, by name."""
+    """Texts of the built-in scenarios, by name."""
     found = files("mainspring.simulation.capacity").joinpath("scenarios").iterdir()
     return {file.name.removesuffix(_SUFFIX): file.read_text("utf-8") for file in found if file.name.endswith(_SUFFIX)}
 
 
 def _fault(message: str) -> Fault:
-    """What msgspec complains about, with its place as a path."""
+    """Convert a msgspec error to a fault with a path."""
     why, _, where = message.partition(_ABOUT_FAULT)
     bound = _BOUND.fullmatch(why)
     why = why[:1].lower() + why[1:] if bound is None else f"must be {_BOUNDS[bound[1]]} {bound[2]}"
@@ -105,7 +105,7 @@ def _fault(message: str) -> Fault:
 
 
 def _places(node: Node, steps: Steps) -> Iterator[tuple[Steps, Place]]:
-    """Where each part stands."""
+    """Position of each part."""
     yield steps, node.place
     if isinstance(node.value, dict):
         for key, entry in node.value.items():

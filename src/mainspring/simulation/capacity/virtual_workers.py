@@ -1,7 +1,7 @@
-"""The workers of one pool, played: they say what real ones would, and their processes take as long as was drawn.
+"""Virtual workers of one pool: they send what real ones would, and their processes take as long as was drawn.
 
-A task that is asked to stop takes all of its grace. A worker whose zone is lost says nothing more; when it comes back,
-it holds nothing. What is said takes its time on the link, both ways.
+A task that is asked to stop takes all of its grace period. A worker whose zone is lost goes silent; when it returns, it
+holds nothing. Messages have latency in both directions.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from mainspring.simulation.virtual_worker import BEAT_SECONDS
 
 
 class SimulatedWorker(msgspec.Struct, kw_only=True):
-    """One worker: what it offers, where it is, and whether it is there."""
+    """One virtual worker: its resources, zone and status."""
 
     name: str
     offer: Offer
@@ -45,7 +45,7 @@ class SimulatedWorker(msgspec.Struct, kw_only=True):
 
     @property
     def session(self) -> str:
-        """The session that is open."""
+        """The open session."""
         return f"{self.name}:{self.sessions}"
 
 
@@ -54,14 +54,14 @@ class _Running(msgspec.Struct, kw_only=True):
     assignment: Assignment
     lease: str
     ends: int
-    """The number of the entry that ends it: another one has been overtaken."""
+    """Number of the entry that ends it: older entries are void."""
 
 
 _Step = Callable[[float], Iterator[WorkerEvent]]
 
 
 class PlayedFleet:
-    """All workers of a pool. Whoever has it brings what the shard says, and asks what they say."""
+    """All virtual workers of a pool: takes the shard's effects, and yields the workers' events."""
 
     def __init__(self, scenario: Scenario, pool: int) -> None:
         self.fates = Fates(scenario)
@@ -71,12 +71,12 @@ class PlayedFleet:
         self._beats = 0
         self._began = -scenario.warm_up
         self._said: deque[tuple[float, SimulatedWorker, int, tuple[WorkerEvent, ...]]] = deque()
-        """What is on its way to the server: when it is there, who said it in which session, and what."""
+        """On its way to the server: arrival time, worker, session, events."""
         self._later: list[tuple[float, int, _Step]] = []
         self._numbers = 0
         self._running: dict[str, _Running] = {}
         self._groups: dict[str, deque[Assignment]] = {}
-        """By lease: those of its group that have not begun."""
+        """By lease: tasks of its group that have not started."""
         for worker in self._ring:
             self._do_later(self._began, partial(self._register, worker))
         for lost in scenario.zones_lost:
@@ -85,14 +85,14 @@ class PlayedFleet:
             self._do_later(outage.at, partial(self._break, outage))
 
     def next_at(self) -> float:
-        """When somebody says something next, as far as is known."""
+        """When the next event is due, as far as known."""
         at = self._beat_at()
         if self._said:
             at = min(at, self._said[0][0])
         return min(at, self._later[0][0]) if self._later else at
 
     def words(self, until: float) -> Iterator[Event]:
-        """What has been said, in order; beats last."""
+        """Events until a time, in order; heartbeats last."""
         said, later = self._said, self._later
         while True:
             first = said[0][0] if said else until + 1
@@ -112,7 +112,7 @@ class PlayedFleet:
                 yield WorkerBeat(worker=worker.name, session=worker.session)
 
     def hear(self, effect: Effect, at: float) -> None:
-        """The server lets something out."""
+        """Apply an effect of the shard."""
         if isinstance(effect, Send):
             worker = self._workers[effect.worker]
             if not worker.is_up or worker.session != effect.session:
@@ -125,14 +125,14 @@ class PlayedFleet:
                 case Recall():
                     self._recall(worker, effect.message, at + self._link)
                 case _:
-                    pass  # a welcome or an answer: there is nothing to do about it
+                    pass  # a welcome or a verdict: nothing to do
         elif isinstance(effect, CloseLink):
             self._close(effect, at + self._link)
 
-    # what workers do
+    # actions of workers
 
     def _assign(self, worker: SimulatedWorker, message: Assign, at: float) -> None:
-        """Take a group: its first begins at once."""
+        """Receive a group: its first task starts at once."""
         first, *others = message.group
         self._say(
             worker,
@@ -190,7 +190,7 @@ class PlayedFleet:
             )
 
     def _stop_running(self, running: _Running, at: float) -> None:
-        """It ends by itself, or when its grace is over, whichever comes first."""
+        """End a task by itself, or at the end of its grace period, whichever comes first."""
         attempt, natural = running.assignment.attempt, running.ends
 
         def kill(now: float) -> Iterator[WorkerEvent]:
@@ -202,7 +202,7 @@ class PlayedFleet:
         self._do_later(at + self._link, kill)
 
     def _recall(self, worker: SimulatedWorker, message: Recall, at: float) -> None:
-        """Give back what has not begun."""
+        """Return what has not started."""
         for attempt in message.attempts:
             if self._leave_group(attempt):
                 self._say(worker, at, AttemptReturned(worker=worker.name, session=worker.session, attempt=attempt))
@@ -215,13 +215,13 @@ class PlayedFleet:
                     return True
         return False
 
-    # what happens to them
+    # failures
 
     def _register(self, worker: SimulatedWorker, _at: float) -> Iterator[WorkerEvent]:
         yield self._hello(worker, ())
 
     def _break(self, outage: Outage, at: float) -> Iterator[WorkerEvent]:
-        """Something is down: what runs and needs it fails soon."""
+        """Begin an outage: running tasks that depend on it fail soon."""
         for attempt, running in self._running.items():
             if self.fates.needs(running.assignment, outage):
                 self._end_at(at + outage.fails_after * chance(attempt), attempt, Outcome.FAILED, DOWN)
@@ -248,7 +248,7 @@ class PlayedFleet:
                 yield self._hello(worker, ())
 
     def _close(self, effect: CloseLink, at: float) -> None:
-        """A worker whose session the server does not know registers again, with all that it has."""
+        """Register again with all attempts, because the server does not know the session."""
         worker = self._workers[effect.worker]
         if not worker.is_up or worker.session != effect.session:
             return
@@ -279,7 +279,7 @@ class PlayedFleet:
 
 
 def workers_of(scenario: Scenario, pool: int) -> Iterator[SimulatedWorker]:
-    """The workers of a pool: every so manieth of the fleet, of each zone and each kind of machine its part."""
+    """The workers of a pool: every n-th worker, with its part of each zone and machine type."""
     fleet = scenario.workers
     picks = _spread(fleet.machines, -(-fleet.count // fleet.pools))
     for place, number in enumerate(range(pool, fleet.count, fleet.pools)):
@@ -289,7 +289,7 @@ def workers_of(scenario: Scenario, pool: int) -> Iterator[SimulatedWorker]:
 
 
 def _spread(machines: tuple[Machine, ...], count: int) -> list[Machine]:
-    """So many machines, each kind as often as its share says, evenly mixed."""
+    """Draw machines of each type by share, evenly mixed."""
     sums = list(accumulate(machine.share for machine in machines))
     golden = 0.6180339887498949  # multiples of it fill the unit interval evenly, in any order of zones
     places = (place * golden % 1 * sums[-1] for place in range(count))

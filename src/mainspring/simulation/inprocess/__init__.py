@@ -1,1 +1,1 @@
-"""The engine inside the user's own process: shard, host and store in memory, and a worker that calls the functions."""
+"""In-process engine: shard, host and store in memory, and a worker that calls functions."""

@@ -1,4 +1,4 @@
-"""The wiring: one host, a store in memory, and a worker that calls the functions of some jobs."""
+"""Wiring of the in-process engine: one host, a store in memory, and a worker that calls the functions of some jobs."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from mainspring.store.sqlite.store import SqliteStore, inline
 POOL = "default"
 TENANT = "default"
 LEASE = timedelta(days=36_500)
-"""Nobody else leads here, however far a virtual clock jumps."""
+"""No other host competes for the lease, however far a virtual clock jumps."""
 CORES = 32
-"""So many tasks of one core run at a time, at least."""
+"""Minimum number of one-core tasks that run at a time."""
 _ROOM = Offer(CORES * 1_000, 2**52, 10**5, 2**60)
 
 
@@ -49,7 +49,7 @@ class LocalEngine:
         self.host = Host(self.store, clock, "local", draw_nonce=lambda: entropy() >> 1, lease=LEASE)
         self.host.on_lead = self._lead
         self._kept: dict[str, str] = {}
-        """The ids of the jobs that the store has, by name."""
+        """Ids of stored jobs, by name."""
         self._random = Random(entropy())
         self._leading: asyncio.Future[Leader] = asyncio.get_running_loop().create_future()
         self._over: dict[str, asyncio.Event] = {}
@@ -62,7 +62,7 @@ class LocalEngine:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[LocalEngine]:
-        """Take part in the scheduling for as long as the block lasts."""
+        """Run the engine for the duration of the block."""
         await self.store.ensure_shard(POOL)
         hosting = start_task(self.host.run(), "host")
         serving = start_task(self._serve(), "local_worker")
@@ -76,7 +76,7 @@ class LocalEngine:
             await self.store.close()
 
     async def keep(self, job: Job[..., Any]) -> str:
-        """Put a job into the store; its id. Where its tasks may run is no question here."""
+        """Store a job; return its id. Labels and zones of its tasks are ignored."""
         spec = job.recorded.spec
         anywhere = replace(spec, tasks=tuple(replace(task, labels={}, zone=None) for task in spec.tasks))
         now = await self.store.time()
@@ -91,7 +91,7 @@ class LocalEngine:
         return kept
 
     async def submit(self, job: Job[..., Any], params: Mapping[str, Any]) -> str:
-        """Make a run of a job; its id."""
+        """Create a run of a job; return its id."""
         kept = self._kept.get(job.name) or await self.keep(job)
         now = await self.store.time()
         run = Run(
@@ -111,18 +111,18 @@ class LocalEngine:
         return run.id
 
     async def ended(self, run_id: str) -> None:
-        """Come back when a run that was submitted here is over, or can't go on without a person."""
+        """Wait until a submitted run has ended, or can't continue without a person."""
         await self._over[run_id].wait()
 
     async def result(self, job: Job[..., Any], run_id: str) -> RunResult:
-        """What became of a run."""
+        """Return the result of a run."""
         run = await self.store.run(run_id)
         assert run is not None
         tasks = map(self._task_result, await self.store.tasks(run_id))
         return job.recorded.result(run.id, run.state.value, run.held or run.because, run.params, tasks)
 
     def seconds_to_retry(self) -> float | None:
-        """For how long nothing will be tried again; None if nothing waits for that."""
+        """Seconds until the next retry; None if none is pending."""
         if not self._leading.done():
             return None
         leader = self._leading.result()
@@ -159,20 +159,20 @@ class LocalEngine:
 
 
 def _functions_of(jobs: Sequence[Job[..., Any]]) -> dict[str, Callable[..., object]]:
-    """The functions of all tasks by the names that they are served under. Raises Refused if two have one name."""
+    """The functions of all tasks by name. Raises Refused if two have the same name."""
     functions: dict[str, Callable[..., object]] = {}
     for job in jobs:
         for name, task in job.recorded.tasks.items():
             if functions.setdefault(name, task.fn) is not task.fn:
                 raise Refused(
-                    f"two tasks are named {name!r}: one worker can't serve both, so name one by @task(name=..)"
+                    f"two tasks are named {name!r}: one worker can't serve both; rename one with @task(name=..)"
                 )
     return functions
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """What the engine logs is not for users of a library: only warnings are said, unless they configured it."""
+    """Log warnings only, unless the user has configured logging."""
     if structlog.is_configured():
         yield
         return

@@ -1,4 +1,4 @@
-"""`Job.run()`: a run in this process, in real time or with a clock that jumps over every wait."""
+"""`Job.run()`: a run in this process, in real time or with a clock that skips every wait."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mainspring.simulation.inprocess.virtual_loop import VirtualClock, VirtualLo
 
 
 def run_here(job: Job[..., Any], params: Mapping[str, Any]) -> RunResult:
-    """Run a job, and come back when it is over."""
+    """Run a job, and wait for its end."""
 
     async def run() -> RunResult:
         return await _run(LocalEngine([job], MachineClock(), lambda _: None), job, params)
@@ -30,7 +30,7 @@ def run_here(job: Job[..., Any], params: Mapping[str, Any]) -> RunResult:
 
 
 def run_virtually(job: Job[..., Any], params: Mapping[str, Any], start: datetime) -> RunResult:
-    """The same on a virtual clock that begins at `start`."""
+    """Run a job on a virtual clock that begins at `start`."""
     loop = VirtualLoop()
 
     async def run() -> RunResult:
@@ -46,9 +46,9 @@ def run_virtually(job: Job[..., Any], params: Mapping[str, Any], start: datetime
 
 
 def far(engine: LocalEngine, loop: VirtualLoop) -> float | None:
-    """For how long nothing happens by itself; None if that is not known.
+    """Seconds in which nothing happens without an outside event; None if not known.
 
-    While functions run, their limits count at most so much of each turn (`shard/state/timers.py`).
+    While functions run, their limits count a maximum per turn (`shard/state/timers.py`).
     """
     if engine.worker.calls:
         return min(LONGEST_TURN_SECONDS, loop.seconds_to_function())
@@ -63,7 +63,7 @@ async def _run(engine: LocalEngine, job: Job[..., Any], params: Mapping[str, Any
 
 
 def _outside_of_loops(start: Callable[[], RunResult]) -> RunResult:
-    """Where a loop runs already (a notebook, an async test), another thread has to be the one with ours."""
+    """Run in another thread if this one has a running loop (a notebook, an async test)."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

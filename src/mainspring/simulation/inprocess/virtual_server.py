@@ -1,4 +1,4 @@
-"""A server without a server, for tests: jobs, their schedules, and a clock that goes on when it is told to."""
+"""A virtual server for tests: jobs, their schedules, and a clock that the test advances."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class World:
-    """Jobs and their schedules in virtual time. For use with `with`; not where a loop runs already."""
+    """Jobs and their schedules in virtual time. A context manager; not usable inside a running loop."""
 
     def __init__(self, *jobs: Job[..., Any], start: datetime = _START) -> None:
         self._given = jobs
@@ -63,21 +63,21 @@ class World:
 
     @property
     def now(self) -> datetime:
-        """What time it is in this world."""
+        """The current virtual time."""
         return self._clock.wall()
 
     def advance(self, length: str | float) -> None:
-        """Let time pass: what is due in it happens, and there is a moment more for what is due at its end."""
+        """Advance the clock: everything due happens, with a moment more for what is due at the end."""
         seconds = seconds_of(length) + _MOMENT_SECONDS
         self._until = self._clock.monotonic() + seconds
         self._run(self._clock.sleep(seconds))
 
     def run(self, job: Job[..., Any], /, *args: object, **params: Any) -> RunResult:
-        """Have a run made now, and let time pass until it is over."""
+        """Start a run, and advance the clock until it has ended."""
         return self._run(self._submitted(job, job.bind(args, params)))
 
     def runs(self, job: Job[..., Any]) -> list[RunResult]:
-        """What became of the runs of a job, the oldest first."""
+        """Results of all runs of a job, oldest first."""
         return self._run(self._results(job))
 
     async def _start(self) -> None:
@@ -118,11 +118,13 @@ class World:
 
     def _known(self, job: Job[..., Any]) -> LocalEngine:
         if self._engine is None or job not in self._given:
-            raise Refused(f"{job.name} is not of this world: say World({job.name}), and use it with `with`")
+            raise Refused(
+                f"{job.name} is not part of this World: create it as World({job.name}), and use it in a `with` block"
+            )
         return self._engine
 
     def _far(self) -> float | None:
-        """For how long nothing happens: until a retry, the next window, or the end of `advance`."""
+        """Seconds in which nothing happens: until a retry, the next window, or the end of `advance`."""
         if self._engine is None:
             return None
         now = self._clock.wall()

@@ -1,8 +1,8 @@
-"""A worker inside the user's process: the real duties and messages, and functions called right here.
+"""A worker in the user's process: the real state machine and messages, and functions called directly.
 
 Async functions run on the loop, others in a thread each. A function that is to stop gets a CancelledError where it
-awaits, or a SystemExit where it computes; what blocks outside of Python in a thread is not waited for: its attempt is
-over, and what it returns is dropped.
+awaits, or a SystemExit where it computes. A thread that blocks outside of Python is not waited for: its attempt ends,
+and its return value is dropped.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from mainspring.worker.executors.executor import failure
 from mainspring.worker.executors.python.function_calls import Functions, call_failure, give
 
 _LAST_SECONDS = 1.0
-"""So long a thread is waited for whose function was told to stop."""
+"""How long to wait for a thread whose function was told to stop."""
 
 
 class LocalWorker:
@@ -48,11 +48,11 @@ class LocalWorker:
         clock: Clock,
         on_threads: Callable[[int], None],
     ) -> None:
-        """`on_threads` is told when a thread begins (1) and when it is no longer waited for (-1)."""
+        """`on_threads` is called when a thread begins (1) and when it is no longer waited for (-1)."""
         self.raised: dict[str, BaseException] = {}
-        """What the function of a task raised last, by the id of the task."""
+        """The last exception of each task's function, by task id."""
         self.calls: dict[str, _Call] = {}
-        """By their attempts: what is called, or waits for its turn."""
+        """Running and pending calls, by attempt."""
         self._functions = Functions([], functions)
         self._hello = Register("local", "local:1", offer, dict(labels))
         self._clock = clock
@@ -66,7 +66,7 @@ class LocalWorker:
 
     @property
     def files(self) -> Path:
-        """Where tasks leave files. They go with the worker."""
+        """Directory for files of tasks. It is removed with the worker."""
         if self._directory is None:
             self._directory = TemporaryDirectory(prefix="mainspring-")
         return Path(self._directory.name)
@@ -88,19 +88,19 @@ class LocalWorker:
                 thread.join(_LAST_SECONDS)
 
     def moved(self, attempt: str, percent: float | None, note: str) -> None:
-        """A function says how far it is."""
+        """Report the progress of a function."""
         self._duties.moved(attempt, percent, note)
 
     def saved(self, attempt: str, document: str) -> None:
-        """A function saved a checkpoint."""
+        """Save a checkpoint of a function."""
         self._do(self._duties.saved(attempt, document))
 
     def asked(self, attempt: str, seconds: float) -> None:
-        """A function needs more time."""
+        """Request an extension for a function."""
         self._do(self._duties.asked(attempt, seconds))
 
     async def in_thread(self, function: Callable[..., object], arguments: Mapping[str, Any]) -> object:
-        """Call a function in a thread of its own. Cancelled, it is asked to stop, and no longer waited for."""
+        """Call a function in its own thread. When cancelled, it is asked to stop, and no longer waited for."""
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[object] = loop.create_future()
         context = copy_context()
@@ -135,7 +135,7 @@ class LocalWorker:
         finally:
             self._on_threads(-1)
             if ended.done() and not ended.cancelled():
-                thread.join()  # It has said its last word.
+                thread.join()  # It has delivered its result.
 
     async def _beat(self) -> None:
         while True:
@@ -143,7 +143,7 @@ class LocalWorker:
             self._do(self._duties.beat())
 
     def _do(self, steps: list[Step]) -> None:
-        """Carry out what duties ask for. The journal is this object."""
+        """Execute instructions of the state machine. This object is the journal."""
         said: list[FromWorker] = []
         waiting = deque(steps)
         while waiting:
@@ -167,12 +167,12 @@ class LocalWorker:
                 case Keep():
                     pass
                 case _:
-                    raise TypeError(f"nobody carries out {step}")
+                    raise TypeError(f"no handler for {step}")
         if said and self._leader is not None and self._link is not None and not self._link.closed:
             self._leader.receive(self._link, said)
 
     def _start(self, assignment: Assignment, lease: str) -> None:
-        """Have an attempt run, after those of its lease that were started before."""
+        """Start an attempt after the earlier ones of its lease."""
         call = _Call(assignment, self, self._clock)
         self.calls[assignment.attempt] = call
         self._latest[lease] = start_task(self._carry(call, lease, self._latest.get(lease)), "call")
@@ -194,7 +194,7 @@ class LocalWorker:
 
 
 class _Call:
-    """One attempt: the voice of its context, too."""
+    """One attempt, and the channel of its task context."""
 
     def __init__(self, assignment: Assignment, worker: LocalWorker, clock: Clock) -> None:
         self.assignment = assignment
@@ -208,7 +208,7 @@ class _Call:
         self._is_stopped = False
 
     def begin(self, functions: Functions) -> bool:
-        """Make the call, unless it was taken back."""
+        """Make the call, unless it was returned."""
         if self._is_over:
             return False
         if self.assignment.timeout_seconds:
@@ -219,20 +219,20 @@ class _Call:
         return True
 
     def take_back(self) -> bool:
-        """Whether it has not begun, and now never will."""
+        """Return the call if it has not started; it never will."""
         if self._calling is not None:
             return False
         self._is_over = True
         return True
 
     def stop(self) -> None:
-        """End it."""
+        """Stop the call."""
         self._is_stopped = True
         if self._calling is not None:
             self._calling.cancel()
 
     async def ended(self) -> tuple[Outcome, str | None, str | None]:
-        """What became of it: outcome, output, error."""
+        """Wait for outcome, output and error."""
         assert self._calling is not None
         await asyncio.wait([self._calling])
         if self._calling.cancelled():
@@ -263,13 +263,13 @@ class _Call:
             return Outcome.FAILED, None, call_failure(raised)
         output, unfit = give(result)
         if unfit is not None:
-            self.raised = Refused(f"what {self.assignment.name} returned can't be its output: {unfit}")
+            self.raised = Refused(f"the return value of {self.assignment.name} can't be its output: {unfit}")
         return Outcome.SUCCEEDED if unfit is None else Outcome.FAILED, output, unfit
 
     # the voice of the context: any thread may speak
 
     def move(self, percent: float | None, note: str) -> None:
-        """Say how far it is."""
+        """Report progress."""
         self._loop.call_soon_threadsafe(self._worker.moved, self.assignment.attempt, percent, note)
 
     def save(self, document: str) -> None:
@@ -277,15 +277,15 @@ class _Call:
         self._loop.call_soon_threadsafe(self._worker.saved, self.assignment.attempt, document)
 
     def extend(self, seconds: float) -> None:
-        """Ask for more time."""
+        """Request more time."""
         self._loop.call_soon_threadsafe(self._worker.asked, self.assignment.attempt, seconds)
 
     def deadline(self) -> datetime | None:
-        """When it will be ended."""
+        """When the attempt will be stopped."""
         return self.until
 
     def artifacts(self) -> Path:
-        """A folder of the run's that those downstream find by the task's name."""
+        """A folder of the run that downstream tasks find by the task's name."""
         one = self.assignment
         folder = self.inputs() / one.name
         folder = folder if one.partition is None else folder / str(one.partition)
@@ -293,15 +293,15 @@ class _Call:
         return folder
 
     def inputs(self) -> Path:
-        """What all tasks of the run have left so far: nothing need be fetched here."""
+        """Artifacts of all tasks of the run so far: nothing has to be fetched here."""
         return self._worker.files / self.assignment.run
 
 
 def _ask_to_stop(thread: Thread) -> None:
-    """Have SystemExit raised in a thread, at the next step that Python makes there."""
+    """Raise SystemExit in a thread, at its next Python instruction."""
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(SystemExit))
 
 
 def _bearable(raised: BaseException) -> BaseException:
-    """What a future can bear: it takes no StopIteration."""
+    """An exception that a future accepts: not StopIteration."""
     return RuntimeError("the function raised StopIteration") if isinstance(raised, StopIteration) else raised

@@ -90,7 +90,8 @@ CREATE TABLE runs (
     retries      bigint NOT NULL DEFAULT 0,
     started_at   timestamptz,
     finish_by    timestamptz,
-    at_risk_at   timestamptz
+    at_risk_at   timestamptz,
+    stuck_at     timestamptz
 );
 -- waiting, intake
 CREATE INDEX runs_intake ON runs (shard, priority, tenant, start_at, id) WHERE adopted_at IS NULL AND held IS NULL;

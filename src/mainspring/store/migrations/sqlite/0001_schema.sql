@@ -83,7 +83,8 @@ CREATE TABLE runs (
     retries      INTEGER NOT NULL DEFAULT 0,
     started_at   INTEGER,
     finish_by    INTEGER,
-    at_risk_at   INTEGER
+    at_risk_at   INTEGER,
+    stuck_at     INTEGER
 ) STRICT;
 -- waiting, intake
 CREATE INDEX runs_intake ON runs (shard, priority, tenant, start_at, id) WHERE adopted_at IS NULL AND held IS NULL;
@@ -277,7 +278,8 @@ CREATE TABLE runs_history (
     retries      INTEGER NOT NULL DEFAULT 0,
     started_at   INTEGER,
     finish_by    INTEGER,
-    at_risk_at   INTEGER
+    at_risk_at   INTEGER,
+    stuck_at     INTEGER
 ) STRICT;
 -- prune
 CREATE INDEX runs_history_by_day ON runs_history (ended_at);

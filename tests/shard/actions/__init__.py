@@ -1,0 +1,1 @@
+"""Actions on runs and tasks."""

@@ -1,0 +1,1 @@
+"""Placement: dispatch, fair share, gates, limits, reservations, preemption."""

@@ -1,0 +1,1 @@
+"""Workers of a shard: liveness, cordon, claims."""
