@@ -1,7 +1,7 @@
 """Graphs that grow, and tasks that fail in each of the ways there are, with a real server, worker and receiver.
 
-All tests share one cluster, and each has a tenant of its own. Two tasks need some seconds by themselves: they start
-with the cluster, and their tests wait only for what is left of that.
+All tests share one shared, and each has a tenant of its own. Two tasks need some seconds by themselves: they start
+with the shared, and their tests wait only for what is left of that.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if context.attempt == 1:
 """
 
 
-class Cluster(NamedTuple):
+class Shared(NamedTuple):
     """What the tests share."""
 
     server: Server
@@ -60,7 +60,7 @@ class Cluster(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
     """A server on SQLite with one worker and one channel for alerts."""
     folder = tmp_path_factory.mktemp("growth")
     with receiving() as (url, notices), Town(folder) as town:
@@ -74,13 +74,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
             (running,) = in_state(client, slow, "RUNNING", 1)
             assert client.extend(running.id, 60, "it is worth it").changed
             stuck = submit(client, STUCK).id
-        yield Cluster(server, notices, stuck, slow)
+        yield Shared(server, notices, stuck, slow)
 
 
 @pytest.fixture
-def client(cluster: Cluster, tenant: str) -> Iterator[Client]:
+def client(shared: Shared, tenant: str) -> Iterator[Client]:
     """Speaks to the server for the test's tenant."""
-    with cluster.server.client(tenant) as one:
+    with shared.server.client(tenant) as one:
         yield one
 
 
@@ -208,11 +208,11 @@ def receiving() -> Iterator[tuple[str, list[dict[str, object]]]]:
         server.server_close()
 
 
-def test_too_many_tasks_pause_the_run_and_somebody_is_told_until_it_is_over(cluster: Cluster, client: Client) -> None:
+def test_too_many_tasks_pause_the_run_and_somebody_is_told_until_it_is_over(shared: Shared, client: Client) -> None:
     """DAG-2, OBS-6: 10,001 are one too many."""
 
     def told() -> list[dict[str, object]]:
-        return [one for one in cluster.notices if one["tenant"] == client.tenant]
+        return [one for one in shared.notices if one["tenant"] == client.tenant]
 
     each = {"name": "each", "for_each": "params.items", "work": {"shell": "true"}}
     job = client.submit_job({"name": "wide", "tasks": [each]})
@@ -241,19 +241,19 @@ def test_out_of_memory_succeeds_with_more(client: Client) -> None:
     assert (run.state, found.attempt) == ("SUCCEEDED", 2)
 
 
-def test_a_task_that_lives_and_gets_nowhere_is_tried_again(cluster: Cluster) -> None:
+def test_a_task_that_lives_and_gets_nowhere_is_tried_again(shared: Shared) -> None:
     """LIV-2."""
-    with cluster.server.client() as client:
-        run = ended(client, cluster.stuck)
+    with shared.server.client() as client:
+        run = ended(client, shared.stuck)
         (found,) = tasks_of(client, run.id)
         assert (run.state, found.attempt) == ("SUCCEEDED", 2)
         assert [attempt.end for attempt in client.attempts(found.id)] == ["timed_out", "succeeded"]
 
 
-def test_more_time_is_given_by_a_person(cluster: Cluster) -> None:
+def test_more_time_is_given_by_a_person(shared: Shared) -> None:
     """LIV-4."""
-    with cluster.server.client() as client:
-        assert ended(client, cluster.slow).state == "SUCCEEDED"
+    with shared.server.client() as client:
+        assert ended(client, shared.slow).state == "SUCCEEDED"
 
 
 def test_what_failed_for_good_is_listed_and_can_be_revived(client: Client, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from mainspring.core.admission.validate_job import NAME
 from mainspring.folder import discover
-from mainspring.folder.discover import DEEPEST, LARGEST_BYTES, LONGEST_ID, pipeline_id, read_one, scan
+from mainspring.folder.discover import DEEPEST, MAX_FILE_BYTES, LONGEST_ID, pipeline_id, read_one, scan
 from mainspring.folder.state.records import PIPELINE_FILE
 from tests.folder.rights import shared_folder, without_privileges
 
@@ -85,7 +85,7 @@ def _out(path: Path) -> None:
         (lambda path: path.symlink_to("."), "is not a regular file"),
         (lambda path: path.mkdir(), "is not a regular file"),
         (os.mkfifo, "is not a regular file"),
-        (lambda path: path.write_bytes(b"#" * (LARGEST_BYTES + 1)), "is larger than 1 MiB"),
+        (lambda path: path.write_bytes(b"#" * (MAX_FILE_BYTES + 1)), "is larger than 1 MiB"),
         (lambda path: path.write_bytes(b"name: a\ntitle: \xff\n"), "is not UTF-8: see line 2"),
     ],
     ids=["out", "nowhere", "round", "to a directory", "directory", "pipe", "large", "not UTF-8"],

@@ -24,7 +24,7 @@ ROOT = "."
 """The path of the folder itself."""
 DEEPEST = 16
 MOST_DIRECTORIES = 100_000
-LARGEST_BYTES = 1024 * 1024
+MAX_FILE_BYTES = 1024 * 1024
 
 LONGEST_ID = 115
 """A schedule's name has 128 characters, of which our endings (`-a1b2c3`, `-event`) take 13."""
@@ -181,7 +181,7 @@ def _read(root: Path, path: Path) -> str | None:
         if not target.is_relative_to(root.resolve()):
             raise InvalidFile(f"is a symbolic link that leaves the folder: to {target}")
         path = target
-    data = safe_files.read(path, most_bytes=LARGEST_BYTES)
+    data = safe_files.read(path, most_bytes=MAX_FILE_BYTES)
     try:
         return None if data is None else data.removeprefix(BOM_UTF8).decode()
     except UnicodeDecodeError as error:
