@@ -214,7 +214,7 @@ def test_several_at_once_are_asked_about_first(terminal: Terminal) -> None:
         (["submit", "x", "-p", "novalue"], 2, "a parameter is NAME=VALUE"),
         (["submit", "x", "--count", "2", "--wait"], 2, "are for one run"),
         (["watch", "@latest", "--timeout", "soon"], 2, "--timeout must be a length of time"),
-        (["runs", "--server", "http://127.0.0.1:9"], 3, "no answer from http://127.0.0.1:9"),
+        (["runs", "--server", "http://127.0.0.1:9"], 3, "http://127.0.0.1:9"),
     ],
 )
 def test_each_kind_of_mistake_has_its_exit_code(

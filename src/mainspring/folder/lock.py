@@ -221,7 +221,7 @@ class FolderLock:
     def _taken(self, record: LockRecord | None) -> SchedulerLockError:
         if record is None:
             return SchedulerLockError(
-                f"another scheduler has {self._root}; {self._path} is unreadable\nhint: find it with `fuser {self._path}`"
+                f"another scheduler has {self._root}; {self._path} is unreadable\nhint: try `fuser {self._path}`"
             )
         silent = max(0, round((self._clock.wall() - record.heartbeat).total_seconds()))
         if record.hostname != _hostname():

@@ -226,7 +226,7 @@ def _taken_up_at(run: RunView, ended_at: datetime) -> datetime:
 
 
 def _had_ended(tally: Tally, run: RunView) -> bool:
-    """Whether an earlier generation of a run was counted. True for runs older than the history, whose ids are dropped."""
+    """Whether an earlier generation of a run was counted. True if it is older than the history."""
     if run.generation == 1:
         return False
     is_known = any(end.partition("#")[0] == run.id for end in tally.counted)
