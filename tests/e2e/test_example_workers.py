@@ -132,7 +132,7 @@ def test_runs_are_drained_whatever_happens_meanwhile(tmp_path: Path, many: int) 
     handlers, executed = tmp_path / "once.mjs", tmp_path / "executed"
     handlers.write_text(ONCE)
     command = [str(NODE), str(WORKERS / "worker.mjs"), str(handlers)]
-    settings = {"WORKER_PLACES": "40", "WORKER_CLAIM_SECONDS": "2"}
+    settings = {"WORKER_SLOTS": "40", "WORKER_CLAIM_SECONDS": "2"}
     with Town(tmp_path / "town") as town:
         server = town.server("--set", "claim_silence_seconds=5")
         port = int(server.address.rpartition(":")[2])
