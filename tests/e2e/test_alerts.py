@@ -92,7 +92,7 @@ async def test_an_alert_in_the_store_reaches_the_channels_of_the_next_server(tmp
         assert "a-long-secret" not in log
 
 
-def test_a_server_does_not_start_with_channels_that_can_not_be_read(tmp_path: Path) -> None:
+def test_a_server_does_not_start_with_invalid_channels(tmp_path: Path) -> None:
     """It says where they are wrong, and touches nothing."""
     (tmp_path / "alerts.yaml").write_text(CHANNELS.format(port=99_999, smtp_port=25))
     refused = subprocess.run(

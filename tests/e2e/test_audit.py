@@ -25,7 +25,7 @@ def verify(server: Server) -> tuple[int, list[VerificationView]]:
     return told.returncode, msgspec.json.decode(told.stdout, type=list[VerificationView])
 
 
-def test_what_both_servers_did_is_one_chain_and_a_change_is_named(tmp_path: Path, postgres_url: str) -> None:
+def test_actions_of_both_servers_form_one_chain_and_tampering_is_detected(tmp_path: Path, postgres_url: str) -> None:
     """Submissions, acts and settings, some at the server that does not lead; then somebody writes to the database."""
     with Town(tmp_path, postgres_url) as town:
         first, second = town.servers(2)

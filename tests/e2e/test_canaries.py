@@ -81,7 +81,7 @@ def shapes(secret: str) -> Iterator[str]:
         yield base64.b64encode(text)[touched : len(text) // 3 * 4].decode()
 
 
-def test_no_canary_is_found_in_anything_that_is_kept_or_told(
+def test_no_secret_leaks_into_stored_or_sent_data(
     tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planted = {name: canary(name) for name in ("env", "file", "command", "http", "channel", "key")}

@@ -91,9 +91,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.mark.parametrize("language", COMMANDS)
-def test_a_worker_succeeds_fails_stops_when_told_and_leaves(
-    server: Server, tenant: str, tmp_path: Path, language: str
-) -> None:
+def test_a_worker_succeeds_fails_stops_and_drains(server: Server, tenant: str, tmp_path: Path, language: str) -> None:
     with server.client(tenant) as client, working(COMMANDS[language], server.address, tmp_path / "log") as worker:
         good = submit(client, a_job(*GOOD[language]))
         bad = submit(client, a_job(*BAD[language]))
@@ -115,9 +113,7 @@ def test_a_worker_succeeds_fails_stops_when_told_and_leaves(
 
 
 @pytest.mark.parametrize("language", COMMANDS)
-def test_a_worker_that_is_told_to_leave_finishes_what_it_has(
-    server: Server, tenant: str, tmp_path: Path, language: str
-) -> None:
+def test_a_draining_worker_finishes_its_tasks(server: Server, tenant: str, tmp_path: Path, language: str) -> None:
     with server.client(tenant) as client, working(COMMANDS[language], server.address, tmp_path / "log") as worker:
         run = submit(client, a_job(*SHORT[language]))
         in_state(client, run.id, "RUNNING", 1)
@@ -128,7 +124,7 @@ def test_a_worker_that_is_told_to_leave_finishes_what_it_has(
 
 
 @pytest.mark.parametrize("many", [100, pytest.param(1_000, marks=pytest.mark.soak)])
-def test_runs_are_drained_whatever_happens_meanwhile(tmp_path: Path, many: int) -> None:
+def test_all_runs_finish_despite_failures(tmp_path: Path, many: int) -> None:
     handlers, executed = tmp_path / "once.mjs", tmp_path / "executed"
     handlers.write_text(ONCE)
     command = [str(NODE), str(WORKERS / "worker.mjs"), str(handlers)]
@@ -237,7 +233,7 @@ def unreliable(port: int) -> Iterator[str]:
         serving.join()
 
 
-def test_the_calls_of_the_guide_can_be_pasted(server: Server, tmp_path: Path) -> None:
+def test_the_calls_of_the_guide_work_as_written(server: Server, tmp_path: Path) -> None:
     lines = "\n".join(re.findall(r"^```sh\n(.*?)^```", GUIDE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL))
     environment = {**os.environ, "MAINSPRING_SERVER_URL": server.address}
     pasted = subprocess.run(
@@ -251,7 +247,7 @@ def test_the_calls_of_the_guide_can_be_pasted(server: Server, tmp_path: Path) ->
         assert b"".join(client.follow_log(task.id)).endswith(b"three words so far\n")
 
 
-def test_the_workers_are_no_pipelines() -> None:
+def test_the_example_workers_are_not_pipelines() -> None:
     """`mainspring up examples` runs what is a pipeline there, and says nothing of the rest."""
     found = scan(EXAMPLES)
 

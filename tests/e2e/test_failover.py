@@ -66,7 +66,7 @@ async def epoch(rows: asyncpg.Connection) -> int:
 
 
 @MANY
-async def test_a_second_host_takes_over_from_one_that_was_killed_and_nothing_is_lost_or_doubled(
+async def test_a_second_host_takes_over_from_a_killed_one_without_loss_or_duplicates(
     postgres_url: str, many: int
 ) -> None:
     async with submitted(postgres_url, many) as (_, runs, rows), hosts() as start:
@@ -81,7 +81,7 @@ async def test_a_second_host_takes_over_from_one_that_was_killed_and_nothing_is_
 
 
 @MANY
-async def test_a_host_that_sleeps_past_its_lease_writes_nothing_when_it_wakes(postgres_url: str, many: int) -> None:
+async def test_a_host_suspended_past_its_lease_writes_nothing_on_resume(postgres_url: str, many: int) -> None:
     async with submitted(postgres_url, many) as (_, runs, rows), hosts() as start:
         first = await start(postgres_url)
         await first.says("leads")
@@ -98,7 +98,7 @@ async def test_a_host_that_sleeps_past_its_lease_writes_nothing_when_it_wakes(po
         assert await epoch(rows) == 2
 
 
-async def test_a_host_that_is_stopped_cleanly_does_not_leave_its_successor_waiting_for_the_lease(
+async def test_a_clean_stop_releases_the_lease_at_once(
     postgres_url: str,
 ) -> None:
     async with submitted(postgres_url, 1) as (_, _, rows), hosts() as start:

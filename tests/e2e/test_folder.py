@@ -58,7 +58,7 @@ def test_a_pipeline_runs_by_its_schedule_and_ctrl_c_waits_for_it(folder: Folder)
     assert "stopped" in folder.said()
 
 
-def test_the_second_ctrl_c_does_not_wait_and_the_run_goes_on_with_the_next_start(folder: Folder) -> None:
+def test_a_second_ctrl_c_stops_at_once_and_the_run_resumes_at_the_next_start(folder: Folder) -> None:
     directory = folder.write(
         "slow", f"{FAR}}}\n{tasks('echo began >> log; test -e go || sleep 100; echo ended >> log')}"
     )
@@ -80,7 +80,7 @@ def test_the_second_ctrl_c_does_not_wait_and_the_run_goes_on_with_the_next_start
     assert (directory / "log").read_text().split() == ["began", "began", "ended"]
 
 
-def test_a_second_instance_is_refused_and_whoever_finds_the_lock_replaced_stops_at_once(folder: Folder) -> None:
+def test_a_second_instance_is_refused_and_a_lost_lock_stops_the_scheduler(folder: Folder) -> None:
     folder.write("tick", f"{FAR}}}\n{tasks('true')}")
     folder.up("--heartbeat", "200ms")
     assert folder.process is not None
@@ -105,7 +105,7 @@ def test_a_second_instance_is_refused_and_whoever_finds_the_lock_replaced_stops_
     assert json.loads((folder.root / LOCK_FILE).read_text())["hostname"] == "elsewhere"
 
 
-def test_files_are_followed_while_it_runs(folder: Folder) -> None:
+def test_file_changes_are_applied_at_runtime(folder: Folder) -> None:
     folder.write("other", f'schedule: {{cron: "*/3 * * * * *"}}\n{tasks("true")}')
     folder.up()
 
@@ -142,7 +142,7 @@ def test_files_are_followed_while_it_runs(folder: Folder) -> None:
     assert folder.stop() == 0
 
 
-def test_a_machine_that_slept_runs_once_and_accounts_for_every_window(folder: Folder) -> None:
+def test_after_suspend_one_run_accounts_for_every_window(folder: Folder) -> None:
     folder.write("runs", f"{EVERY_SECOND}}}\n{tasks('true')}")
     folder.up()
     until(lambda: total(folder, "runs") >= 1, "it runs")
@@ -188,7 +188,7 @@ MISSED = {
 }
 
 
-def test_what_was_missed_while_nothing_ran_is_decided_by_policy(folder: Folder) -> None:
+def test_missed_windows_follow_the_policy(folder: Folder) -> None:
     now = datetime.now(UTC).replace(microsecond=0)
     hours = sorted({(now - timedelta(hours=ago)).hour for ago in (2, 3, 4)})
     for name, (policy, _, _) in MISSED.items():

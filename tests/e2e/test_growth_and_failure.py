@@ -112,7 +112,7 @@ def echo(value: str) -> Json:
     return {"shell": f'printf %s "{value}" > "$MAINSPRING_OUTPUT"'}
 
 
-def test_a_list_becomes_tasks_and_one_that_waits_for_them_all(client: Client) -> None:
+def test_a_list_fans_out_and_joins(client: Client) -> None:
     """DAG-2."""
     job = {
         "name": "cities",
@@ -156,7 +156,7 @@ def test_an_output_adds_tasks(client: Client) -> None:
     assert late.ended_at <= end.assigned_at
 
 
-def test_a_cycle_by_expansion_fails_the_task_that_made_it(client: Client) -> None:
+def test_a_cycle_by_expansion_fails_the_expanding_task(client: Client) -> None:
     """DAG-5: and nothing else."""
     added = {"tasks": [{"name": "late", "needs": [{"task": "end"}]}], "edges": [{"task": "end", "needs": ["late"]}]}
     text = json.dumps(added).replace('"', r"\"")
@@ -208,7 +208,7 @@ def receiving() -> Iterator[tuple[str, list[dict[str, object]]]]:
         server.server_close()
 
 
-def test_too_many_tasks_pause_the_run_and_somebody_is_told_until_it_is_over(shared: Shared, client: Client) -> None:
+def test_too_many_tasks_pause_the_run_with_an_alert_until_it_ends(shared: Shared, client: Client) -> None:
     """DAG-2, OBS-6: 10,001 are one too many."""
 
     def told() -> list[dict[str, object]]:
@@ -227,7 +227,7 @@ def test_too_many_tasks_pause_the_run_and_somebody_is_told_until_it_is_over(shar
     assert [alert.resolved_at is not None for alert in client.alerts(is_open=None)] == [True]
 
 
-def test_out_of_memory_succeeds_with_more(client: Client) -> None:
+def test_out_of_memory_succeeds_with_more_memory(client: Client) -> None:
     """RTY-2."""
     task = {
         "name": "hungry",
@@ -241,7 +241,7 @@ def test_out_of_memory_succeeds_with_more(client: Client) -> None:
     assert (run.state, found.attempt) == ("SUCCEEDED", 2)
 
 
-def test_a_task_that_lives_and_gets_nowhere_is_tried_again(shared: Shared) -> None:
+def test_a_stalled_task_is_retried(shared: Shared) -> None:
     """LIV-2."""
     with shared.server.client() as client:
         run = ended(client, shared.stuck)
@@ -250,13 +250,13 @@ def test_a_task_that_lives_and_gets_nowhere_is_tried_again(shared: Shared) -> No
         assert [attempt.end for attempt in client.attempts(found.id)] == ["timed_out", "succeeded"]
 
 
-def test_more_time_is_given_by_a_person(shared: Shared) -> None:
+def test_a_timeout_can_be_extended_manually(shared: Shared) -> None:
     """LIV-4."""
     with shared.server.client() as client:
         assert ended(client, shared.slow).state == "SUCCEEDED"
 
 
-def test_what_failed_for_good_is_listed_and_can_be_revived(client: Client, tmp_path: Path) -> None:
+def test_dead_letters_are_listed_and_can_be_retried(client: Client, tmp_path: Path) -> None:
     """RTY-5, DAG-7."""
     mended = tmp_path / "mended"
     work = {"shell": f"test -e {mended}"}

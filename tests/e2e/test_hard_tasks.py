@@ -73,7 +73,7 @@ def test_a_task_that_forks_a_hundred_leaves_none(town: Town, server: Server) -> 
 
 
 @pytest.mark.parametrize("size", [200_000_000, pytest.param(1_000_000_000, marks=pytest.mark.soak)])
-def test_a_task_that_prints_too_much_fills_no_disk(town: Town, server: Server, size: int) -> None:
+def test_a_task_that_prints_too_much_does_not_fill_the_disk(town: Town, server: Server, size: int) -> None:
     """WRK-8: captured, capped, and the task is not held up."""
     kept_before = kept_by(town)
     with server.client() as client:
@@ -104,7 +104,7 @@ def test_logs_can_be_followed_while_the_task_runs(town: Town, server: Server) ->
         assert b"".join(pieces).endswith(b"second\n")
 
 
-def test_a_checkpoint_is_found_by_the_next_attempt_on_another_worker(town: Town, server: Server) -> None:
+def test_a_checkpoint_reaches_the_next_attempt_on_another_worker(town: Town, server: Server) -> None:
     """WRK-7: saved by one attempt, given to the next."""
     label, gate = ("--label", "pages=yes"), town.folder / "pages"
     town.worker(server, name="one", extra=label, wait=False)

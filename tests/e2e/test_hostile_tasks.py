@@ -154,7 +154,7 @@ def test_a_memory_hog(arena: Arena, level: str) -> None:
         assert (error.type, error.kind) == ("OutOfMemory", FailureClass.RESOURCE)
 
 
-def test_out_of_memory_is_tried_again_with_more(arena: Arena) -> None:
+def test_out_of_memory_is_retried_with_more_memory(arena: Arena) -> None:
     """Must show 2: 96 MB in 64 MB is killed, in 128 MB it succeeds."""
     hog = "python3 -c 'print(len(bytearray(96 << 20)))'"
     task = {
@@ -179,7 +179,7 @@ def test_a_log_flood(arena: Arena, level: str) -> None:
     assert "the log is full" in log[-200:]
 
 
-def test_what_leaves_its_session_and_wipes_its_environment(arena: Arena, level: str) -> None:
+def test_a_process_that_leaves_its_session_and_clears_its_environment(arena: Arena, level: str) -> None:
     """Ended with its task, where there are cgroups or a sandbox; else when no other task runs on the worker."""
     with arena.neighbour(level):
         escape = "env -i setsid sh -c '(setsid sleep 62 &)' & sleep 0.3; echo left"
@@ -190,7 +190,7 @@ def test_what_leaves_its_session_and_wipes_its_environment(arena: Arena, level: 
     until(lambda: not marked(arena, level, "sleep 62"), "it is gone when nothing else runs")
 
 
-def test_what_ignores_signals(arena: Arena, level: str) -> None:
+def test_a_process_that_ignores_signals(arena: Arena, level: str) -> None:
     """At every level it is killed when its grace is over, with its children."""
     loop = "while :; do sleep 63; done"
     stubborn = f"trap '' TERM INT HUP; (trap '' TERM; {loop}) & touch ready; {loop}"
@@ -268,7 +268,7 @@ def test_services_on_the_loopback(arena: Arena, level: str) -> None:
     assert "reached" in arena.log(declared)
 
 
-def test_every_worker_says_what_it_offers(arena: Arena) -> None:
+def test_every_worker_reports_its_isolation_levels(arena: Arena) -> None:
     """In its labels, and a task that asks for more than a worker does by itself gets it there."""
     offered = {worker.id: worker.labels for worker in arena.client.workers() if worker.id in LEVELS}
     for level in LEVELS:
@@ -280,7 +280,7 @@ def test_every_worker_says_what_it_offers(arena: Arena) -> None:
     assert int(arena.log(run)) < 10
 
 
-def test_root_is_refused_unless_told() -> None:
+def test_root_is_refused_unless_allowed() -> None:
     """Never as root unless told to (WRK-4). An ordinary user is refused for what only root can do."""
     command = [sys.executable, "-m", "mainspring.cli.main", "worker", "--server", "http://127.0.0.1:1"]
     words = [] if IS_ROOT else ["--task-user", "nobody"]

@@ -61,7 +61,7 @@ class HttpWorker:
             client.complete_claimed_run(run, result)  # said twice, applied once
 
 
-def test_runs_are_drained_once_each_while_the_leader_is_killed(tmp_path: Path, postgres_url: str) -> None:
+def test_each_run_executes_once_while_leaders_are_killed(tmp_path: Path, postgres_url: str) -> None:
     with Town(tmp_path, postgres_url) as town:
         servers = leader_first(*town.servers(2, "--set", "claim_silence_seconds=5"))
         over = Event()

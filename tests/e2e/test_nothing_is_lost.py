@@ -118,7 +118,7 @@ def test_an_agent_that_comes_back_in_time_finds_its_tasks_running(town: Town, di
     assert len(diary.lines("start")) == len(diary.lines("end")) == 20
 
 
-def test_what_a_killed_agent_and_a_sleeping_one_had_runs_elsewhere_and_never_beside(town: Town, tmp_path: Path) -> None:
+def test_tasks_of_a_killed_or_suspended_agent_run_elsewhere_and_never_twice_at_once(town: Town, tmp_path: Path) -> None:
     """WRK-10, LIV-1, LIV-5: both are found out after the same silence, so one test waits for it.
 
     kill -9 one agent: its guard ends the tasks. SIGSTOP another one and its guard until its work is elsewhere, and wake
@@ -179,7 +179,7 @@ def test_work_goes_on_when_the_leading_server_is_killed(shared_town: Town, diary
     assert len(diary.lines("start")) == len(diary.lines("end")) == 50
 
 
-def test_any_server_takes_an_act_for_a_run_that_another_one_leads(shared_town: Town, diary: Diary) -> None:
+def test_any_server_accepts_an_action_on_a_run_that_another_leads(shared_town: Town, diary: Diary) -> None:
     """Any server takes any request: what needs the shard is forwarded to the one that leads it."""
     first, second = shared_town.servers(2)
     shared_town.worker(first, name="w")
@@ -194,7 +194,7 @@ def test_any_server_takes_an_act_for_a_run_that_another_one_leads(shared_town: T
     until(lambda: not any(psutil.pid_exists(pid) for pid in pids), "the cancelled tasks are gone")
 
 
-def test_a_worker_that_is_asked_to_end_finishes_what_it_has_and_says_goodbye(town: Town, diary: Diary) -> None:
+def test_a_stopping_worker_finishes_its_tasks_and_disconnects(town: Town, diary: Diary) -> None:
     """WRK-9: SIGTERM drains: what runs ends by itself, what is new goes elsewhere."""
     server = town.server()
     leaving = town.worker(server, name="leaving")

@@ -130,7 +130,7 @@ def test_the_example_runs_in_process() -> None:
     assert (done.returncode, done.stdout) == (0, "Paris 20°, Oslo 15°\n"), done.stderr
 
 
-def test_a_file_with_everything_is_served_unchanged(town: Town, server: Server, tmp_path: Path) -> None:
+def test_a_file_with_all_features_is_served_unchanged(town: Town, server: Server, tmp_path: Path) -> None:
     """Types, conditions and failures are the same on a server as in process; `.serve()` in a file does no harm."""
     file = tmp_path / "jobs.py"
     file.write_text(HOME)

@@ -93,7 +93,7 @@ class Round(NamedTuple):
         return self.together and is_true and self.most_made <= PER_SECOND * LEEWAY
 
 
-async def test_two_servers_let_in_no_more_than_one_would(tmp_path: Path, postgres_url: str) -> None:
+async def test_two_servers_share_one_rate_limit(tmp_path: Path, postgres_url: str) -> None:
     """ADM-4: in any second."""
     rounds = await play_rounds(tmp_path, postgres_url, SUBMISSIONS[-1], SECONDS, lambda one: one.together)
     assert rounds[-1].together, rounds
@@ -102,7 +102,7 @@ async def test_two_servers_let_in_no_more_than_one_would(tmp_path: Path, postgre
 
 @pytest.mark.soak
 @pytest.mark.parametrize("request_", [*SUBMISSIONS, *OTHERS], ids=lambda one: one.setting)
-async def test_whoever_waits_as_told_is_let_in(tmp_path: Path, postgres_url: str, request_: Request) -> None:
+async def test_waiting_for_retry_after_succeeds(tmp_path: Path, postgres_url: str, request_: Request) -> None:
     """ADM-4: and in any second no more than the limit."""
     rounds = await play_rounds(tmp_path, postgres_url, request_, SECONDS_OF_SOAK, lambda one: one.is_as_promised)
     assert rounds[-1].is_as_promised, rounds
@@ -204,7 +204,7 @@ def most_within_a_second(answers: Sequence[Answer]) -> int:
     )
 
 
-def test_no_more_run_at_a_time_than_a_quota_and_a_group_allow(tmp_path: Path, postgres_url: str) -> None:
+def test_quota_and_group_limit_concurrency(tmp_path: Path, postgres_url: str) -> None:
     """ADM-5 and PLC-12: each server sends what is submitted to it to a pool of its own, and the group is of both."""
     diary, gate = tmp_path / "diary", tmp_path / "gate"
     with Town(tmp_path, postgres_url) as town:

@@ -84,7 +84,7 @@ def test_each_window_is_fired_once(client: Client) -> None:
     until(lambda: all(fire.run_state for fire in client.fires("tick", outcomes=["ran"])), "the ends are noted")
 
 
-def test_two_servers_of_which_one_is_killed_leave_nothing_out_and_double_nothing(town: Town) -> None:
+def test_killing_one_of_two_servers_neither_loses_nor_repeats_windows(town: Town) -> None:
     first, second = town.servers(2)
     with first.client() as client, second.client() as other:
         client.submit_job(_JOB)
@@ -139,7 +139,7 @@ def test_a_server_whose_clock_is_a_day_ahead_fires_nothing_early(town: Town) -> 
     ) == [(0,)]
 
 
-def test_an_event_runs_what_waits_for_it_once(client: Client) -> None:
+def test_an_event_triggers_one_run(client: Client) -> None:
     show = {"name": "show", "work": {"run": ["echo", "{{ params.event.data.path }}"]}}
     client.submit_job({"name": "load", "tasks": [show]})
     trigger = {"kind": "event", "type": "file.arrived", "filter": "event.data.rows > 0"}
@@ -154,7 +154,7 @@ def test_an_event_runs_what_waits_for_it_once(client: Client) -> None:
     assert _log(client, run.id) == "a.csv\n"
 
 
-def test_a_file_that_is_not_there_is_a_reason_not_to_run(client: Client, tmp_path: Path) -> None:
+def test_a_missing_file_skips_the_window(client: Client, tmp_path: Path) -> None:
     """TRG-8: a worker is asked."""
     (tmp_path / "there").touch()
     client.submit_job(_JOB)
@@ -167,7 +167,7 @@ def test_a_file_that_is_not_there_is_a_reason_not_to_run(client: Client, tmp_pat
     assert not list(client.fires("missing", outcomes=["ran"]))
 
 
-def test_a_schedule_that_keeps_failing_is_disabled_and_somebody_is_told(client: Client) -> None:
+def test_a_failing_schedule_is_disabled_with_an_alert(client: Client) -> None:
     """TRG-10."""
     client.submit_job({"name": "tick", "tasks": [{"name": "tick", "work": {"shell": "exit 2"}, "max_attempts": 1}]})
     client.create_schedule(every_second(max_active=5, max_consecutive_failures=2))

@@ -105,7 +105,7 @@ def town(tmp_path: Path, postgres_url: str) -> Iterator[Town]:
         yield one
 
 
-def test_a_preempted_task_saves_a_checkpoint_and_goes_on_elsewhere(town: Town, tmp_path: Path) -> None:
+def test_a_preempted_task_saves_a_checkpoint_and_resumes_elsewhere(town: Town, tmp_path: Path) -> None:
     """PLC-6: SIGTERM, a checkpoint, another worker; its history names winner, tenant and priority."""
     gate, page, script = tmp_path / "gate", tmp_path / "page", tmp_path / "counting.py"
     script.write_text(COUNTING)
@@ -135,7 +135,7 @@ def test_a_preempted_task_saves_a_checkpoint_and_goes_on_elsewhere(town: Town, t
     assert winner in told
 
 
-def test_the_leader_is_killed_in_the_middle_of_a_preemption(town: Town, tmp_path: Path) -> None:
+def test_the_leader_is_killed_during_a_preemption(town: Town, tmp_path: Path) -> None:
     """The stop and the kept room are rows: the next leader goes on with both, and nothing is used twice."""
     gate, later = tmp_path / "gate", tmp_path / "later"
     leader, other = leader_first(*town.servers(2, "--set", "preemption_grace_seconds=8"))
@@ -168,7 +168,7 @@ def test_the_leader_is_killed_in_the_middle_of_a_preemption(town: Town, tmp_path
         nothing_is_left(root, "acme", "finance")
 
 
-def test_the_leader_is_killed_in_the_middle_of_a_reclaim_and_of_a_quota_change(
+def test_the_leader_is_killed_during_a_reclaim_and_a_quota_change(
     town: Town, tmp_path: Path, postgres_url: str
 ) -> None:
     """A guarantee is given back, and of a quota that was being set all servers say the same, whoever leads.

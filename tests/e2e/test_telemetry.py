@@ -82,7 +82,7 @@ def number(server: Server, name: str) -> float:
     return sum(sample.value for family in families for sample in family.samples if sample.name == name)
 
 
-def test_a_run_is_told_of_and_its_task_knows_its_place_in_the_trace(tmp_path: Path) -> None:
+def test_a_run_is_exported_and_its_task_has_the_trace_context(tmp_path: Path) -> None:
     """By a server process that was started with two addresses, and tells the rest when it ends."""
     with collecting() as collector, Town(tmp_path) as town:
         server = town.server("--otlp", collector.address, "--lineage", collector.address)

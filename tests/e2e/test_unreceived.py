@@ -17,7 +17,7 @@ _decode = msgspec.msgpack.Decoder(list[ToWorker]).decode
 
 
 @pytest.mark.soak
-def test_an_assignment_that_nobody_confirms_goes_to_another_worker(tmp_path: Path) -> None:
+def test_an_unconfirmed_assignment_goes_to_another_worker(tmp_path: Path) -> None:
     """It takes the 30 s that LIV-3 gives a worker."""
     with Town(tmp_path) as town:
         server = town.server()

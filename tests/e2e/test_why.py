@@ -40,7 +40,7 @@ def town(tmp_path: Path, postgres_url: str) -> Iterator[Town]:
         yield one
 
 
-def test_what_nobody_can_run_will_never_start_and_what_waits_says_what_would_help(tmp_path: Path) -> None:
+def test_unschedulable_tasks_never_start_and_queued_tasks_get_advice(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     with Town(tmp_path) as town:
         server = town.server()
@@ -76,7 +76,7 @@ def test_what_nobody_can_run_will_never_start_and_what_waits_says_what_would_hel
     assert (over.reason, over.state) == (None, "SUCCEEDED")
 
 
-def test_while_the_leader_sleeps_another_server_says_how_old_it_is_and_advises_nothing(town: Town) -> None:
+def test_while_the_leader_is_suspended_another_server_reports_the_age_and_no_advice(town: Town) -> None:
     """SIGSTOP: first the rows answer, and after the take-over the next leader does."""
     first, second = leader_first(*town.servers(2))
     town.worker(first, second, name="one", cpu=1)

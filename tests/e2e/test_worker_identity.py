@@ -77,7 +77,7 @@ def a_job(worker: str) -> Json:
     return {"name": worker, "tasks": [{"name": "only", "work": {"run": ["echo", "hello"]}, "labels": {"is": worker}}]}
 
 
-def test_a_worker_joins_works_and_comes_back_without_its_join_token(fort: Fort, server: Server) -> None:
+def test_a_worker_enrolls_and_returns_without_its_join_token(fort: Fort, server: Server) -> None:
     job, label = a_job("fort-1"), ("--label", "is=fort-1")
     with fort.client(server) as client:
         worker = fort.worker(server, name="fort-1", extra=(*fort.join(client), *label))
@@ -89,7 +89,7 @@ def test_a_worker_joins_works_and_comes_back_without_its_join_token(fort: Fort, 
         assert listed.stdout.split().count("fort-1") == 1, listed.stderr
 
 
-def test_a_revoked_worker_is_shown_out_and_a_copy_of_its_files_does_not_help(fort: Fort, server: Server) -> None:
+def test_a_revoked_worker_is_disconnected_and_a_copy_of_its_files_is_refused(fort: Fort, server: Server) -> None:
     with fort.client(server) as client:
         worker = fort.worker(server, name="fort-2", extra=fort.join(client))
         revoked = command("workers", "revoke", "fort-2", "--server", server.address, *fort.trusting())
@@ -106,7 +106,7 @@ def test_a_revoked_worker_is_shown_out_and_a_copy_of_its_files_does_not_help(for
         assert ended(client, submit(client, a_job("fort-2")).id).state == "SUCCEEDED"
 
 
-def test_who_can_not_join_is_told_why(fort: Fort, server: Server, tmp_path: Path) -> None:
+def test_a_failed_enrollment_has_a_reason(fort: Fort, server: Server, tmp_path: Path) -> None:
     words = ("worker", "--name", "fort-3", "--server", server.address, "--as-root")
     with fort.client(server) as client:
         options = fort.join(client)
@@ -121,7 +121,7 @@ def test_who_can_not_join_is_told_why(fort: Fort, server: Server, tmp_path: Path
         assert why in refused.stderr
 
 
-def test_a_server_says_what_it_needs_to_give_certificates(tmp_path: Path) -> None:
+def test_a_server_reports_what_issuing_certificates_needs(tmp_path: Path) -> None:
     start = ("server", "--port", "0", "--store", f"sqlite:///{tmp_path}/s.db")
     whys = {("--worker-ca", "ca"): "--tls-cert", ("--require-worker-cert",): "need --worker-ca"}
     whys[("--worker-ca-key", "ca.key")] = "need --worker-ca"

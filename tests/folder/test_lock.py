@@ -70,7 +70,7 @@ def dead_pid() -> int:
 # one of two
 
 
-def test_the_file_says_who_has_the_folder_in_the_documented_form(
+def test_the_lock_file_names_the_holder_in_the_documented_format(
     tmp_path: Path, lock: FolderLock, clock: FrozenClock
 ) -> None:
     """As seed 002 has it: four fields, times in UTC with milliseconds."""
@@ -84,7 +84,7 @@ def test_the_file_says_who_has_the_folder_in_the_documented_form(
     assert content(tmp_path)["heartbeat"] == written_time(clock.wall())
 
 
-def test_a_second_scheduler_is_refused_with_who_has_the_folder(tmp_path: Path, lock: FolderLock) -> None:
+def test_a_second_scheduler_is_refused_with_the_holder_in_the_error(tmp_path: Path, lock: FolderLock) -> None:
     """Process, host, since when, last heard of, and what to do."""
     with holding(tmp_path) as holder:
         since = content(tmp_path)["startedAt"]
@@ -96,18 +96,16 @@ def test_a_second_scheduler_is_refused_with_who_has_the_folder(tmp_path: Path, l
     assert f"`kill {holder.pid}`" in words
 
 
-def test_a_second_scheduler_is_refused_also_if_the_file_does_not_say_who_has_it(
-    tmp_path: Path, lock: FolderLock
-) -> None:
+def test_a_second_scheduler_is_refused_even_if_the_record_is_unreadable(tmp_path: Path, lock: FolderLock) -> None:
     """Somebody wrote into it; the kernel knows better."""
     with holding(tmp_path) as holder:
         (tmp_path / LOCK_FILE).write_text("garbage")
-        with pytest.raises(SchedulerLockError, match="does not say"):
+        with pytest.raises(SchedulerLockError, match="is unreadable"):
             lock.acquire()
         assert holder.ask("beat") == "False"
 
 
-def test_a_released_folder_is_free_and_nothing_is_left(tmp_path: Path, lock: FolderLock) -> None:
+def test_a_released_folder_is_free_without_leftovers(tmp_path: Path, lock: FolderLock) -> None:
     """Releasing twice does no harm."""
     with holding(tmp_path) as holder:
         assert holder.ask("release") == "released"
@@ -120,7 +118,7 @@ def test_a_released_folder_is_free_and_nothing_is_left(tmp_path: Path, lock: Fol
     assert not lock.beat()
 
 
-def test_of_many_that_want_it_at_once_one_gets_it(tmp_path: Path, clock: FrozenClock) -> None:
+def test_of_many_concurrent_schedulers_one_gets_the_lock(tmp_path: Path, clock: FrozenClock) -> None:
     """Also where the file of a dead one is in the way: each round begins with such a file, or with none."""
     pid = dead_pid()
     for turn in range(30):
@@ -173,9 +171,7 @@ def test_a_child_of_a_killed_process_does_not_keep_the_lock(tmp_path: Path, lock
     assert lock.beat()
 
 
-def test_a_number_that_another_process_has_now_is_no_holder(
-    tmp_path: Path, lock: FolderLock, clock: FrozenClock
-) -> None:
+def test_a_reused_process_id_is_not_a_holder(tmp_path: Path, lock: FolderLock, clock: FrozenClock) -> None:
     """Our parent lives, and never had the lock."""
     left_behind(tmp_path, clock, pid=os.getppid())
     lock.acquire()
@@ -193,7 +189,7 @@ def test_a_kill_at_any_moment_leaves_a_file_that_parses(tmp_path: Path) -> None:
             assert content(tmp_path)["pid"] == holder.pid
 
 
-def test_what_killed_processes_left_is_swept_away(tmp_path: Path, lock: FolderLock) -> None:
+def test_leftovers_of_killed_processes_are_removed(tmp_path: Path, lock: FolderLock) -> None:
     """A lock that was made and never got its name."""
     (tmp_path / f"{LOCK_FILE}.0123456789abcdef.new").write_text("{}")
     lock.acquire()
@@ -203,7 +199,7 @@ def test_what_killed_processes_left_is_swept_away(tmp_path: Path, lock: FolderLo
 # somebody who only seems to be gone
 
 
-def test_a_stopped_process_keeps_the_folder_however_old_its_heartbeat(
+def test_a_stopped_process_keeps_the_lock_despite_an_old_heartbeat(
     tmp_path: Path, lock: FolderLock, clock: FrozenClock
 ) -> None:
     """It may be continued at any moment, and would run what we ran."""
@@ -217,7 +213,7 @@ def test_a_stopped_process_keeps_the_folder_however_old_its_heartbeat(
 
 
 @pytest.mark.parametrize("seconds_ago", [0, 59, -3600], ids=["now", "almost a minute", "a clock that is ahead"])
-def test_another_host_that_was_heard_of_lately_keeps_the_folder(
+def test_another_host_with_a_recent_heartbeat_keeps_the_lock(
     tmp_path: Path, lock: FolderLock, clock: FrozenClock, seconds_ago: float
 ) -> None:
     """Its kernel's lock can't be seen from here."""
@@ -228,7 +224,7 @@ def test_another_host_that_was_heard_of_lately_keeps_the_folder(
     assert (tmp_path / LOCK_FILE).read_bytes() == before
 
 
-def test_another_host_that_is_silent_for_a_minute_loses_the_folder(
+def test_another_host_without_a_heartbeat_for_a_minute_loses_the_lock(
     tmp_path: Path, lock: FolderLock, clock: FrozenClock
 ) -> None:
     """Its process may well live: it sees that its lock is replaced."""
@@ -282,7 +278,7 @@ def _link(path: Path) -> None:
     ],
     ids=["link", "dangling link", "directory", "pipe"],
 )
-def test_what_is_no_file_is_refused_and_not_touched(
+def test_a_lock_that_is_not_a_regular_file_is_refused_and_not_touched(
     tmp_path: Path, lock: FolderLock, make: Callable[[Path], None], what: str
 ) -> None:
     """Nobody can make us write somewhere else, or wait for ever."""
@@ -295,7 +291,7 @@ def test_what_is_no_file_is_refused_and_not_touched(
         assert (tmp_path / "target").read_text() == "precious"
 
 
-def test_a_folder_that_is_not_there_is_refused(tmp_path: Path, clock: FrozenClock) -> None:
+def test_a_missing_folder_is_refused(tmp_path: Path, clock: FrozenClock) -> None:
     """As is a file in its place."""
     (tmp_path / "file").write_text("")
     for name in ("nothing", "file"):
@@ -303,18 +299,18 @@ def test_a_folder_that_is_not_there_is_refused(tmp_path: Path, clock: FrozenCloc
             FolderLock(tmp_path / name, clock).acquire()
 
 
-def test_a_folder_that_we_may_only_read_is_refused(clock: FrozenClock) -> None:
+def test_a_read_only_folder_is_refused(clock: FrozenClock) -> None:
     """With what to do about it."""
     with shared_folder() as folder:
         folder.chmod(0o555)
         with (
             without_privileges(),
-            pytest.raises(Refused, match=r"can't be written to \(Permission denied\)(.|\n)*hint: "),
+            pytest.raises(Refused, match=r"is not writable \(Permission denied\)(.|\n)*hint: "),
         ):
             FolderLock(folder, clock).acquire()
 
 
-def test_who_has_a_folder_that_we_may_only_read_is_said_too(clock: FrozenClock) -> None:
+def test_the_holder_of_a_read_only_folder_is_named(clock: FrozenClock) -> None:
     """Another user runs the scheduler there."""
     with shared_folder() as folder, holding(folder) as holder:
         folder.chmod(0o555)
@@ -326,7 +322,7 @@ def test_who_has_a_folder_that_we_may_only_read_is_said_too(clock: FrozenClock) 
 # a lock that is lost
 
 
-def test_a_holder_sees_that_its_lock_was_removed(tmp_path: Path, lock: FolderLock) -> None:
+def test_a_holder_detects_that_its_lock_was_removed(tmp_path: Path, lock: FolderLock) -> None:
     """And leaves alone what another one made there."""
     lock.acquire()
     (tmp_path / LOCK_FILE).unlink()
@@ -339,9 +335,7 @@ def test_a_holder_sees_that_its_lock_was_removed(tmp_path: Path, lock: FolderLoc
         assert holder.ask("beat") == "True"
 
 
-def test_a_holder_sees_that_somebody_else_wrote_into_its_lock(
-    tmp_path: Path, lock: FolderLock, clock: FrozenClock
-) -> None:
+def test_a_holder_detects_that_its_record_was_overwritten(tmp_path: Path, lock: FolderLock, clock: FrozenClock) -> None:
     """A program that knows the format, and not our rules: it has the folder now, and its file stays."""
     lock.acquire()
     left_behind(tmp_path, clock, hostname="elsewhere", pid=7)
@@ -350,7 +344,7 @@ def test_a_holder_sees_that_somebody_else_wrote_into_its_lock(
     assert content(tmp_path)["hostname"] == "elsewhere"
 
 
-def test_a_folder_that_was_removed_ends_the_lock(tmp_path: Path, clock: FrozenClock) -> None:
+def test_removing_the_folder_ends_the_lock(tmp_path: Path, clock: FrozenClock) -> None:
     """Releasing it then is no error."""
     (tmp_path / "folder").mkdir()
     lock = FolderLock(tmp_path / "folder", clock)
@@ -375,7 +369,7 @@ def without_locks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("without_locks")
-def test_without_kernel_locks_the_heartbeat_and_the_process_decide(
+def test_without_kernel_locks_heartbeat_and_process_decide(
     tmp_path: Path, lock: FolderLock, clock: FrozenClock
 ) -> None:
     """It is said once. A living process keeps the folder, a dead one and one that is younger than the lock do not."""

@@ -20,7 +20,7 @@ def pipeline(name: str, group: str, tenant: str = "") -> Pipeline:
     return read_pipeline(f"name: {name}\n{said}concurrency: {{{group}}}\n{TASKS}", f"{name}.yaml")
 
 
-def test_of_files_that_differ_the_smallest_counts() -> None:
+def test_if_files_differ_the_smallest_limit_applies() -> None:
     """And a file that says no number defines nothing."""
     files = [
         pipeline("a", "group: etl, max: 3"), pipeline("b", "group: etl, max: 2"), pipeline("c", "group: etl"),
@@ -30,7 +30,7 @@ def test_of_files_that_differ_the_smallest_counts() -> None:
 
 
 @pytest.mark.processes
-async def test_a_folder_defines_its_groups_and_follows_their_files(tmp_path: Path) -> None:
+async def test_groups_are_defined_and_updated_from_files(tmp_path: Path) -> None:
     """The group is there when the job is, and is changed with its file."""
     file = tmp_path / "load" / "pipeline.yaml"
     file.parent.mkdir()

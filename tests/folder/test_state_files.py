@@ -77,7 +77,7 @@ def names(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir())
 
 
-def test_the_example_of_the_format_is_read_and_written_back_to_the_letter(tmp_path: Path) -> None:
+def test_the_example_of_the_format_round_trips_exactly(tmp_path: Path) -> None:
     """Every field, its order, its times."""
     (tmp_path / STATE_FILE).write_text(OF_002)
     state = read_state(tmp_path)
@@ -117,13 +117,13 @@ def test_it_is_written_only_if_it_changed(tmp_path: Path) -> None:
     assert read_state(tmp_path) == a_state(status=ScheduleStatus.PAUSED)
 
 
-def test_fields_that_we_do_not_know_are_passed_over(tmp_path: Path) -> None:
+def test_unknown_fields_are_ignored(tmp_path: Path) -> None:
     """A newer version of the format may have them."""
     (tmp_path / STATE_FILE).write_text(OF_002.replace('"version": 1', '"version": 1, "colour": {"deep": [1]}'))
     assert read_state(tmp_path) == a_state()
 
 
-def test_there_may_be_none(tmp_path: Path) -> None:
+def test_a_missing_state_file_is_none(tmp_path: Path) -> None:
     """Nor need there be a directory."""
     assert read_state(tmp_path) is None
     assert read_state(tmp_path / "gone") is None
@@ -137,27 +137,27 @@ def _link(path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (lambda path: path.write_text(""), "can't be read"),
-        (lambda path: path.write_text(OF_002[:200]), "can't be read"),
-        (lambda path: path.write_bytes(b"\xff\xfe\x00"), "can't be read"),
-        (lambda path: path.write_text("[]"), "can't be read"),
-        (lambda path: path.write_text("[" * 100_000), "can't be read"),
-        (lambda path: path.write_text(OF_002.replace("true", '"yes"')), "can't be read: Expected `bool`"),
-        (lambda path: path.write_text(OF_002.replace("156", "-1")), "can't be read: Expected `int` >= 0"),
+        (lambda path: path.write_text(""), "can't be parsed"),
+        (lambda path: path.write_text(OF_002[:200]), "can't be parsed"),
+        (lambda path: path.write_bytes(b"\xff\xfe\x00"), "can't be parsed"),
+        (lambda path: path.write_text("[]"), "can't be parsed"),
+        (lambda path: path.write_text("[" * 100_000), "can't be parsed"),
+        (lambda path: path.write_text(OF_002.replace("true", '"yes"')), "can't be parsed: Expected `bool`"),
+        (lambda path: path.write_text(OF_002.replace("156", "-1")), "can't be parsed: Expected `int` >= 0"),
         (
             lambda path: path.write_text(OF_002.replace(".000Z", "")),
-            "can't be read: Expected `datetime` with a timezone",
+            "can't be parsed: Expected `datetime` with a timezone",
         ),
-        (lambda path: path.write_text(OF_002.replace('"idle"', '"asleep"')), "can't be read: Invalid enum value"),
-        (lambda path: path.write_text(OF_002.replace('"version": 1', '"version": 2')), "has version 2, and we read"),
-        (lambda path: path.write_text(OF_002.replace("-a1b2c3", "/../x")), "has a scheduleId that we never gave"),
+        (lambda path: path.write_text(OF_002.replace('"idle"', '"asleep"')), "can't be parsed: Invalid enum value"),
+        (lambda path: path.write_text(OF_002.replace('"version": 1', '"version": 2')), "has version 2"),
+        (lambda path: path.write_text(OF_002.replace("-a1b2c3", "/../x")), "has an invalid scheduleId"),
         (lambda path: path.write_bytes(b" " * (LARGEST_BYTES + 1)), "is larger than 4 MiB"),
         (_link, "is a symbolic link"),
         (lambda path: path.mkdir(), "is not a regular file"),
         (os.mkfifo, "is not a regular file"),
     ],
 )
-def test_one_that_cannot_be_used_is_a_fault(tmp_path: Path, make: Callable[[Path], None], why: str) -> None:
+def test_an_invalid_state_file_is_a_fault(tmp_path: Path, make: Callable[[Path], None], why: str) -> None:
     """And says why."""
     make(tmp_path / STATE_FILE)
     fault = read_state(tmp_path)
@@ -166,7 +166,7 @@ def test_one_that_cannot_be_used_is_a_fault(tmp_path: Path, make: Callable[[Path
     assert fault.why.startswith(why)
 
 
-def test_a_link_in_its_place_is_replaced_and_not_followed(tmp_path: Path) -> None:
+def test_a_symlink_in_its_place_is_replaced_and_not_followed(tmp_path: Path) -> None:
     """Also one in the place of the file that is to take its name."""
     (tmp_path / "target").write_text("precious")
     (tmp_path / STATE_FILE).symlink_to("target")
@@ -177,7 +177,7 @@ def test_a_link_in_its_place_is_replaced_and_not_followed(tmp_path: Path) -> Non
     assert names(tmp_path) == [STATE_FILE, "target"]
 
 
-def test_a_fault_while_writing_is_logged_and_raises_nothing(tmp_path: Path) -> None:
+def test_a_failed_write_is_logged_and_raises_nothing(tmp_path: Path) -> None:
     """The directory is gone, or something else is in the way; the others are written."""
     (tmp_path / "a" / STATE_FILE).mkdir(parents=True)
     (tmp_path / "b").mkdir()
@@ -202,7 +202,7 @@ def no_room() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_write_that_ends_half_way_leaves_the_old_file_whole(tmp_path: Path) -> None:
+def test_an_interrupted_write_keeps_the_old_file(tmp_path: Path) -> None:
     """And nothing beside it."""
     write_state(tmp_path, a_state())
     with capture_logs() as logs, no_room():
@@ -212,7 +212,7 @@ def test_a_write_that_ends_half_way_leaves_the_old_file_whole(tmp_path: Path) ->
     assert names(tmp_path) == [STATE_FILE]
 
 
-def test_an_archived_state_comes_back(tmp_path: Path) -> None:
+def test_an_archived_state_is_restored(tmp_path: Path) -> None:
     """The schedule was taken out of the file, and put in again."""
     write_state(tmp_path, a_state())
     assert archive_state(tmp_path)
@@ -223,7 +223,7 @@ def test_an_archived_state_comes_back(tmp_path: Path) -> None:
     assert names(tmp_path) == [STATE_FILE]
 
 
-def test_a_state_that_is_there_counts_more_than_an_archived_one(tmp_path: Path) -> None:
+def test_an_existing_state_has_precedence_over_the_archive(tmp_path: Path) -> None:
     """Neither is lost."""
     write_state(tmp_path, a_state(enabled=False))
     archive_state(tmp_path)
@@ -232,7 +232,7 @@ def test_a_state_that_is_there_counts_more_than_an_archived_one(tmp_path: Path) 
     assert names(tmp_path) == [ARCHIVE_FILE, STATE_FILE]
 
 
-def test_there_may_be_nothing_to_restore_or_to_drop(tmp_path: Path) -> None:
+def test_restoring_or_dropping_nothing_is_allowed(tmp_path: Path) -> None:
     """Nor a directory."""
     for directory in (tmp_path, tmp_path / "gone"):
         assert restore_archived(directory) is None
@@ -240,7 +240,7 @@ def test_there_may_be_nothing_to_restore_or_to_drop(tmp_path: Path) -> None:
         assert not archive_state(directory)
 
 
-def test_dropping_leaves_nothing_of_ours(tmp_path: Path) -> None:
+def test_dropping_deletes_all_our_files(tmp_path: Path) -> None:
     """What is somebody else's stays."""
     write_state(tmp_path, a_state())
     archive_state(tmp_path)

@@ -72,7 +72,7 @@ def no_watches(*_paths: str, **_options: object) -> NoReturn:
     raise OSError("OS file watch limit reached")
 
 
-async def test_what_changes_in_files_is_told(tmp_path: Path, changes: Changes) -> None:
+async def test_changed_files_are_reported(tmp_path: Path, changes: Changes) -> None:
     """Written, replaced by another file, deleted; of the state file, too."""
     put(tmp_path)
     put(tmp_path / "a", "name: other\n")
@@ -84,7 +84,7 @@ async def test_what_changes_in_files_is_told(tmp_path: Path, changes: Changes) -
     assert await changes.until(".", "a", "b", "b/c", "d", "d/e") == {".", "a", "b", "b/c", "d", "d/e"}
 
 
-async def test_directories_that_come_and_go_are_told(tmp_path: Path, changes: Changes) -> None:
+async def test_added_and_removed_directories_are_reported(tmp_path: Path, changes: Changes) -> None:
     """Made, copied, moved with all that is below, removed."""
     put(tmp_path / "new/deep")
     shutil.copytree(tmp_path / "a", tmp_path / "copy")
@@ -94,7 +94,7 @@ async def test_directories_that_come_and_go_are_told(tmp_path: Path, changes: Ch
     assert await changes.until(*told) == told
 
 
-async def test_what_is_new_is_watched_too(tmp_path: Path, changes: Changes) -> None:
+async def test_new_directories_are_watched(tmp_path: Path, changes: Changes) -> None:
     """A directory that came, and one that took the place of another."""
     put(tmp_path / "new")
     assert await changes.until("new") == {"new"}
@@ -108,7 +108,7 @@ async def test_what_is_new_is_watched_too(tmp_path: Path, changes: Changes) -> N
     assert await changes.until("a") == {"a"}
 
 
-async def test_what_is_nobodys_business_is_not_told(tmp_path: Path, changes: Changes) -> None:
+async def test_irrelevant_changes_are_not_reported(tmp_path: Path, changes: Changes) -> None:
     """Our own files, editors' files, results, data, directories of tools: what is told next is the edit after."""
     for name in (".mainspring", "a/.results", "node_modules", "a/__pycache__"):
         put(tmp_path / name)
@@ -120,7 +120,7 @@ async def test_what_is_nobodys_business_is_not_told(tmp_path: Path, changes: Cha
     assert await changes.next() == {"b"}
 
 
-async def test_it_ends_when_told(changes: Changes) -> None:
+async def test_stop_ends_the_iterator(changes: Changes) -> None:
     """While somebody waits for the next change."""
     waiting = asyncio.create_task(changes.next())
     await asyncio.sleep(0)
@@ -129,7 +129,9 @@ async def test_it_ends_when_told(changes: Changes) -> None:
         await waiting
 
 
-async def test_what_comes_together_is_told_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_changes_within_a_short_time_are_reported_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A file that is written in steps is read when it is whole: also where a busy machine writes with pauses."""
     monkeypatch.setattr(watching, "QUIET_SECONDS", 1.5)
     monkeypatch.setattr(watching, "LONGEST_SECONDS", 60)
@@ -144,7 +146,7 @@ async def test_what_comes_together_is_told_together(tmp_path: Path, monkeypatch:
         assert await changes.next() == {f"p{number}" for number in range(20)}
 
 
-async def test_a_stream_of_changes_is_told_while_it_goes_on(tmp_path: Path) -> None:
+async def test_continuous_changes_are_reported_meanwhile(tmp_path: Path) -> None:
     """Somebody writes without a pause: nobody waits until they are done."""
     put(tmp_path / "a")
     async with Watcher(tmp_path, MachineClock()) as watcher:
@@ -161,7 +163,7 @@ async def test_a_stream_of_changes_is_told_while_it_goes_on(tmp_path: Path) -> N
         writing.cancel()
 
 
-async def test_a_system_without_watches_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_file_notifications_are_logged_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With why, and what we do instead."""
     monkeypatch.setattr(watching, "awatch", no_watches)
     with capture_logs() as logs:
@@ -174,9 +176,7 @@ async def test_a_system_without_watches_is_said_once(tmp_path: Path, monkeypatch
     assert [(entry["event"], entry["because"]) for entry in logs] == [("folder.polled", "OS file watch limit reached")]
 
 
-async def test_a_watcher_that_breaks_while_it_runs_is_replaced_by_looking(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_broken_watcher_falls_back_to_polling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The limit of watches came with a new directory."""
 
     def for_one(*paths: str, stop_event: asyncio.Event, **_options: object) -> AsyncIterator[set[FileChange]]:
@@ -192,9 +192,7 @@ async def test_a_watcher_that_breaks_while_it_runs_is_replaced_by_looking(
         assert watcher.polls
 
 
-async def test_what_the_system_does_not_say_is_found_by_looking(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_missed_notifications_are_found_by_scanning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a network file system, where another machine writes."""
     monkeypatch.setattr(watching, "LOOK_SECONDS", 0.05)
 
@@ -212,7 +210,9 @@ async def test_what_the_system_does_not_say_is_found_by_looking(
         assert not watcher.polls
 
 
-async def test_a_folder_that_goes_and_comes_again_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_folder_that_is_removed_and_returns_is_detected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its lock is lost then, and whoever has it stops; but the watcher does not break."""
     monkeypatch.setattr(watching, "LOOK_SECONDS", 0.05)
     root = tmp_path / "folder"

@@ -66,7 +66,7 @@ def told_by_blocking(address: str) -> list[object]:
         return [ended.state, task.name, b"".join(log), seen == story, story, counted.value > 0]
 
 
-async def test_both_clients_tell_the_same(address: str) -> None:
+async def test_both_clients_return_the_same(address: str) -> None:
     told = await told_by_async(address)
 
     assert told == await asyncio.to_thread(told_by_blocking, address)
@@ -85,7 +85,7 @@ async def test_several_calls_are_under_way_at_once(address: str) -> None:
         assert [line.problem is None for line in lines] == [True, False]
 
 
-async def test_a_stream_that_is_cancelled_hangs_up(address: str) -> None:
+async def test_a_cancelled_stream_disconnects(address: str) -> None:
     def connected() -> list[object]:
         port = int(address.rpartition(":")[2])
         return [

@@ -51,7 +51,7 @@ def flaws_of(text: str) -> list[str]:
     return [f"{fault.where.removeprefix('e.yaml:')} {fault.why}" for fault in caught.value.faults]
 
 
-def test_a_job_file_has_them() -> None:
+def test_a_job_file_can_have_http_calls_and_containers() -> None:
     ping, load, train, tool = works_of(read_definition(FILE, "e.yaml").body)
     assert ping == {"http": {"url": "https://example.com/ping"}}
     assert load["http"] == {
@@ -70,7 +70,7 @@ def test_a_job_file_has_them() -> None:
     assert tool == {"container": {"image": "alpine:3"}}
 
 
-def test_a_pipeline_has_them_and_its_directory_is_not_theirs() -> None:
+def test_a_pipeline_can_have_them_and_they_do_not_run_in_its_directory() -> None:
     """It is one of the worker's machine: a container does not see it."""
     text = FILE.replace("name: errands\n", "") + "  - {id: here, run: ls}\n"
     *errands, here = works_of(read_pipeline(text, "p/pipeline.yaml", directory="/pipelines/p", local_zone="UTC").job)
@@ -78,7 +78,7 @@ def test_a_pipeline_has_them_and_its_directory_is_not_theirs() -> None:
     assert here["directory"] == "/pipelines/p"
 
 
-def test_what_is_wrong_is_told_with_its_line_and_what_was_meant() -> None:
+def test_errors_have_a_line_and_a_suggestion() -> None:
     assert flaws_of("""\
 name: wrong
 tasks:
@@ -98,7 +98,7 @@ tasks:
     ]  # fmt: skip
 
 
-def test_what_the_rules_of_the_server_say_is_led_back_to_its_line() -> None:
+def test_server_faults_are_mapped_to_lines() -> None:
     assert flaws_of("""\
 name: wrong
 tasks:
@@ -124,7 +124,7 @@ tasks:
     ]  # fmt: skip
 
 
-def test_a_parameter_that_is_misspelt_is_found_inside_of_them() -> None:
+def test_a_misspelled_parameter_is_found_in_nested_fields() -> None:
     text = """\
 params: {day: monday}
 tasks:

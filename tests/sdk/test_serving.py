@@ -26,13 +26,13 @@ if __name__ == "__main__":
 """
 
 
-def test_serve_wants_tasks() -> None:
+def test_serve_requires_tasks() -> None:
     with pytest.raises(Refused):
         serve()
 
 
 @pytest.mark.processes
-async def test_a_program_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
+async def test_a_program_serves_until_it_is_stopped(tmp_path: Path) -> None:
     """There is no server: the worker comes up, finds the handler, and waits."""
     program, state_dir = tmp_path / "program.py", tmp_path / "state"
     program.write_text(PROGRAM)

@@ -128,7 +128,7 @@ def test_many_failures_are_not_repeated() -> None:
         (-9, "passed", False, True),
     ],
 )
-def test_a_group_that_ends_otherwise_than_by_its_tests_is_an_error(
+def test_an_abnormal_exit_of_a_group_is_an_error(
     exit_code: int, outcome: str, may_be_empty: bool, is_error: bool
 ) -> None:
     error = error_of("group", GroupResult(exit_code, results(one=outcome)), may_be_empty=may_be_empty)

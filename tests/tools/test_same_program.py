@@ -37,7 +37,7 @@ NEW = {
 }
 
 
-def test_moves_names_aliases_docstrings_and_comments_make_no_difference() -> None:
+def test_moves_renames_docstrings_and_comments_are_ignored() -> None:
     assert list(differences(OLD, NEW, RENAMES)) == []
 
 
@@ -51,14 +51,14 @@ def test_moves_names_aliases_docstrings_and_comments_make_no_difference() -> Non
         ("src/mainspring/core/placement/affinity.py", "affinity_of", "near"),
     ],
 )
-def test_another_program_is_noticed(path: str, was: str, becomes: str) -> None:
+def test_a_changed_program_is_detected(path: str, was: str, becomes: str) -> None:
     changed = NEW | {path: NEW[path].replace(was, becomes, 1)}
 
     assert changed != NEW
     assert [line for line in differences(OLD, changed, RENAMES) if line.endswith("is another program")]
 
 
-def test_a_file_that_is_missing_or_too_many_is_noticed() -> None:
+def test_a_missing_or_extra_file_is_detected() -> None:
     missing = {path: text for path, text in NEW.items() if not path.endswith("wire.py")}
     added = {"src/mainspring/core/more.py": "x = 1\n"}
 
@@ -68,6 +68,6 @@ def test_a_file_that_is_missing_or_too_many_is_noticed() -> None:
     ]
 
 
-def test_a_line_that_is_no_rename_is_refused() -> None:
+def test_an_invalid_rename_is_refused() -> None:
     with pytest.raises(ValueError, match="not a rename"):
         Renames(["rename a b"])
