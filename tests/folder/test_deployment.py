@@ -1,4 +1,4 @@
-"""What a deployment gives a server, and what it takes away: pure rules, without a server."""
+"""Deployment rules: what is applied and what is pruned, without a server."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def notice(url: str, *events: str) -> Notice:
 
 
 def webhook(job: str, url: str, *, tenant: str = "acme", note: str = webhook_note("shop")) -> WebhookView:
-    """A webhook that the server has, for runs that failed."""
+    """An existing webhook for failed runs."""
     return WebhookView(
         id=f"{tenant}/{job}/{url}", tenant=tenant, url=url, events=["run.failed"], job=job, enabled=True, note=note,
         version=1, created_at=CREATED_AT, created_by="ada",
@@ -49,14 +49,14 @@ def webhook(job: str, url: str, *, tenant: str = "acme", note: str = webhook_not
 
 
 def planned(pipelines: list[Pipeline], there: list[WebhookView], *, prune: bool = False) -> tuple[list[str], list[str]]:
-    """The addresses that are missing, and the ids of those that should not be there."""
+    """The URLs of missing webhooks, and the ids of stale ones."""
     plan = plan_webhooks(pipelines, there, "shop", prune=prune)
     assert all(wish.note == webhook_note("shop") for wish in plan.missing)
     return [wish.url for wish in plan.missing], [one.id for one in plan.stale]
 
 
 def schedule(name: str, job: str = "etl") -> ScheduleView:
-    """A schedule that the server has, of which only its name and its job matter."""
+    """An existing schedule; only its name and job matter."""
     fields = dict.fromkeys((field.name for field in msgspec.structs.fields(ScheduleView)), None)
     return ScheduleView(**{**fields, "name": name, "job": job})  # type: ignore[arg-type]
 
@@ -70,7 +70,7 @@ def test_a_job_gets_the_label_of_its_folder_beside_its_own_labels() -> None:
 
 @pytest.mark.parametrize("priority", Priority.__members__)
 def test_a_schedule_keeps_the_priority_of_its_file(priority: str) -> None:
-    """The server reads it as people write it."""
+    """The server accepts the named priority."""
     when = f"priority: {priority}\nschedule: {{cron: '0 5 * * *', timezone: UTC}}\n"
     [wanted] = item_of(pipeline("etl", when=when), "shop").schedules
 

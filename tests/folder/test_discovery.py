@@ -1,4 +1,4 @@
-"""Which directories are pipelines, what they are called, and what can't be used (FLD-1)."""
+"""Discovery of pipelines: directories, ids and invalid files (FLD-1)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.folder.rights import shared_folder, without_privileges
 
 
 def put(root: Path, *paths: str) -> None:
-    """Pipelines in these directories, each with its own text."""
+    """Write pipelines to these directories, each with its own text."""
     for path in paths:
         (root / path).mkdir(parents=True, exist_ok=True)
         (root / path / PIPELINE_FILE).write_text(f"name: {path}\n")
 
 
 def paths(root: Path) -> list[str]:
-    """Where pipelines were found."""
+    """The paths of found pipelines."""
     return [found.path for found in scan(root).found]
 
 
@@ -44,14 +44,14 @@ def test_every_directory_with_a_pipeline_is_found_including_the_folder_itself(tm
 
 
 def test_hidden_directories_and_those_of_tools_are_ignored(tmp_path: Path) -> None:
-    """The folder itself may be called what it likes."""
+    """The folder itself may have any name."""
     root = tmp_path / ".venv"
     put(root, "a", ".git", "node_modules/x", "a/__pycache__", "venv/lib", ".venv", ".mainspring", "b/.results")
     assert paths(root) == ["a"]
 
 
 def test_links_to_directories_are_not_followed(tmp_path: Path) -> None:
-    """Neither out of the folder nor round in a circle."""
+    """Neither outside the folder nor in a cycle."""
     put(tmp_path / "elsewhere", "x")
     root = tmp_path / "folder"
     put(root, "a")
@@ -61,7 +61,7 @@ def test_links_to_directories_are_not_followed(tmp_path: Path) -> None:
 
 
 def test_a_folder_may_itself_be_a_symlink(tmp_path: Path) -> None:
-    """It is what the user named."""
+    """The user chose it."""
     put(tmp_path / "real", "a", "b")
     (tmp_path / "real" / "b" / PIPELINE_FILE).unlink()
     (tmp_path / "real" / "b" / PIPELINE_FILE).symlink_to("../a/pipeline.yaml")
@@ -91,7 +91,7 @@ def _out(path: Path) -> None:
     ids=["out", "nowhere", "round", "to a directory", "directory", "pipe", "large", "not UTF-8"],
 )
 def test_an_invalid_file_is_found_with_its_fault(tmp_path: Path, make: Callable[[Path], None], fault: str) -> None:
-    """And the others are found as ever."""
+    """The other pipelines are found."""
     root = tmp_path / "folder"
     put(root, "good")
     (root / "bad").mkdir()
@@ -113,7 +113,7 @@ def test_a_byte_order_mark_is_stripped(tmp_path: Path) -> None:
 
 
 def test_a_single_directory_can_be_read(tmp_path: Path) -> None:
-    """None, if it has no pipeline, or is not there."""
+    """None if it has no pipeline or does not exist."""
     put(tmp_path, "a/b")
     assert read_one(tmp_path, "a/b") == scan(tmp_path).found[0]
     assert read_one(tmp_path, "a") is None
@@ -131,7 +131,7 @@ def test_directories_below_the_maximum_depth_are_ignored_and_reported(tmp_path: 
 
 
 def test_too_many_directories_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As for a home directory that somebody named by mistake."""
+    """As for a home directory that was given by mistake."""
     monkeypatch.setattr(discover, "MOST_DIRECTORIES", 5)
     put(tmp_path, *(f"p{number}" for number in range(9)))
     result = scan(tmp_path)
@@ -141,7 +141,7 @@ def test_too_many_directories_are_reported(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_name_that_is_not_utf_8_is_reported(tmp_path: Path) -> None:
-    """It could be written in no state file."""
+    """It can't be stored in a state file."""
     put(tmp_path, "a")
     (Path(os.fsdecode(os.fsencode(tmp_path) + b"/x\xff"))).mkdir()
     result = scan(tmp_path)
@@ -150,14 +150,14 @@ def test_a_name_that_is_not_utf_8_is_reported(tmp_path: Path) -> None:
 
 
 def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
-    """It is not an empty one."""
+    """It does not count as an empty one."""
     result = scan(tmp_path / "gone")
     assert result.faults == (f"{tmp_path / 'gone'} can't be read: No such file or directory",)
     assert result.unseen == (".",)
 
 
 def test_unreadable_files_are_reported() -> None:
-    """A file has its fault; what is in a directory may be there still."""
+    """A file has a fault; pipelines in an unreadable directory may still exist."""
     with shared_folder() as root:
         put(root, "a", "b", "c")
         (root / "b" / PIPELINE_FILE).chmod(0)
@@ -189,13 +189,13 @@ def test_unreadable_files_are_reported() -> None:
     ],
 )
 def test_an_id_is_the_path_in_characters_allowed_in_names(directory: str, expected: str) -> None:
-    """Lower case, no accents, dots for slashes, dashes for the rest, and none at the ends."""
+    """Lower case, no accents, dots for slashes, hyphens for the rest, and none at the ends."""
     assert pipeline_id(Path("/somewhere/The Folder"), directory) == expected
     assert NAME.fullmatch(expected)
 
 
 def test_ids_of_long_paths_are_truncated_and_unique(tmp_path: Path) -> None:
-    """With the endings that schedules get they are still names."""
+    """They remain valid names with the suffixes of schedules."""
     ids = {pipeline_id(tmp_path, f"{'x' * 200}/{number}") for number in range(5)}
     assert len(ids) == 5
     assert all(len(name) == LONGEST_ID and NAME.fullmatch(f"{name}-a1b2c3-event") for name in ids)

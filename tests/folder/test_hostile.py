@@ -1,4 +1,4 @@
-"""Folders that somebody else has filled: what is wrong is refused with its place or is data, and the rest runs."""
+"""Folders with hostile content: invalid files are reported or treated as data, and the other pipelines run."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ TEXTS = {
 
 @pytest.fixture(scope="module")
 def outside(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A place that is not of the folder, with a file that matters."""
+    """A directory outside the folder, with a precious file."""
     place = tmp_path_factory.mktemp("outside")
     (place / "precious").write_text(TASKS)
     return place
@@ -81,7 +81,7 @@ def _names(directory: Path) -> list[str]:
 
 
 def _for_everybody(root: Path) -> list[Path]:
-    """What any user of the machine can write to."""
+    """Files that any user of the machine can write to."""
     return [path for path in root.rglob("*") if path.lstat().st_mode & 0o002]
 
 
@@ -387,6 +387,6 @@ async def test_our_files_are_private_and_foreign_web_pages_trigger_nothing(tmp_p
 
 
 async def _post(url: str, headers: dict[str, str]) -> int:
-    """What the server says to a request with these headers."""
+    """The server's response to a request with these headers."""
     async with httpx2.AsyncClient() as client:
         return (await client.post(url, headers=headers, json={})).status_code

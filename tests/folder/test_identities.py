@@ -1,4 +1,4 @@
-"""Which directory is which schedule when something is missing: a state file, the index, the server's database."""
+"""Matching of directories and schedules when a state file, the index or the server's database is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The index of a folder: what is saved is found again, and a corrupt one is put aside."""
+"""The index of a folder: saving, loading, and corrupt files."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_saved_index_is_loaded(tmp_path: Path) -> None:
     ids=["empty", "cut", "list", "version", "type", "binary", "deep"],
 )
 def test_a_corrupt_index_is_renamed_and_recreated(tmp_path: Path, text: str) -> None:
-    """With a warning; somebody may want to look at it."""
+    """With a warning; the corrupt file is kept for inspection."""
     path = tmp_path / OWN_DIRECTORY / INDEX_FILE
     path.parent.mkdir()
     path.write_text(text, encoding="utf-8", errors="surrogateescape")
@@ -61,7 +61,7 @@ def test_a_corrupt_index_is_renamed_and_recreated(tmp_path: Path, text: str) -> 
 
 
 def test_a_symlink_in_its_place_is_not_followed(tmp_path: Path) -> None:
-    """Neither to read nor to write."""
+    """Neither for reading nor for writing."""
     (tmp_path / OWN_DIRECTORY).mkdir()
     (tmp_path / "target").write_text("precious")
     (tmp_path / OWN_DIRECTORY / INDEX_FILE).symlink_to(tmp_path / "target")
@@ -72,7 +72,7 @@ def test_a_symlink_in_its_place_is_not_followed(tmp_path: Path) -> None:
 
 
 def test_a_failed_write_is_logged(tmp_path: Path) -> None:
-    """And everything runs on."""
+    """Everything else continues."""
     (tmp_path / OWN_DIRECTORY).write_text("in the way")
     with capture_logs() as logs:
         assert not Index.load(tmp_path).save()

@@ -1,4 +1,4 @@
-"""One scheduler per folder: who gets the lock, who is refused, and who loses it (FLD-4)."""
+"""One scheduler per folder: acquiring, refusing and losing the lock (FLD-4)."""
 
 from __future__ import annotations
 
@@ -34,46 +34,46 @@ HERE = socket.gethostname()
 
 @pytest.fixture
 def clock() -> FrozenClock:
-    """Now, until a test lets time pass."""
+    """The current time, until a test advances it."""
     return FrozenClock(MachineClock().wall())
 
 
 @pytest.fixture
 def lock(tmp_path: Path, clock: FrozenClock) -> Iterator[FolderLock]:
-    """A lock of the folder, not yet taken."""
+    """A lock of the folder, not acquired."""
     lock = FolderLock(tmp_path, clock)
     yield lock
     lock.release()
 
 
 def left_behind(root: Path, clock: FrozenClock, *, hostname: str = HERE, pid: int, seconds_ago: float = 0) -> None:
-    """The file of somebody else."""
+    """Write the lock file of another scheduler."""
     at = clock.wall() - timedelta(seconds=seconds_ago)
     record = LockRecord(pid=pid, hostname=hostname, started_at=at, heartbeat=at)
     (root / LOCK_FILE).write_bytes(encode(record))
 
 
 def content(root: Path) -> dict[str, object]:
-    """What the file says."""
+    """Read the lock file."""
     read = json.loads((root / LOCK_FILE).read_bytes())
     assert isinstance(read, dict)
     return read
 
 
 def dead_pid() -> int:
-    """The number of a process that was."""
+    """The id of a process that has ended."""
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
     return process.pid
 
 
-# one of two
+# contention
 
 
 def test_the_lock_file_names_the_holder_in_the_documented_format(
     tmp_path: Path, lock: FolderLock, clock: FrozenClock
 ) -> None:
-    """As seed 002 has it: four fields, times in UTC with milliseconds."""
+    """As in seed 002: four fields, times in UTC with milliseconds."""
     lock.acquire()
 
     began = written_time(clock.wall())
@@ -85,19 +85,19 @@ def test_the_lock_file_names_the_holder_in_the_documented_format(
 
 
 def test_a_second_scheduler_is_refused_with_the_holder_in_the_error(tmp_path: Path, lock: FolderLock) -> None:
-    """Process, host, since when, last heard of, and what to do."""
+    """Process, host, start, last heartbeat and a hint."""
     with holding(tmp_path) as holder:
         since = content(tmp_path)["startedAt"]
         with pytest.raises(SchedulerLockError) as refused:
             lock.acquire()
 
     words = str(refused.value)
-    assert f"process {holder.pid} on {HERE}, since {since}, last heard of" in words
+    assert f"process {holder.pid} on {HERE}, since {since}, last heartbeat" in words
     assert f"`kill {holder.pid}`" in words
 
 
 def test_a_second_scheduler_is_refused_even_if_the_record_is_unreadable(tmp_path: Path, lock: FolderLock) -> None:
-    """Somebody wrote into it; the kernel knows better."""
+    """The record was overwritten, but the kernel lock is held."""
     with holding(tmp_path) as holder:
         (tmp_path / LOCK_FILE).write_text("garbage")
         with pytest.raises(SchedulerLockError, match="is unreadable"):
@@ -119,7 +119,7 @@ def test_a_released_folder_is_free_without_leftovers(tmp_path: Path, lock: Folde
 
 
 def test_of_many_concurrent_schedulers_one_gets_the_lock(tmp_path: Path, clock: FrozenClock) -> None:
-    """Also where the file of a dead one is in the way: each round begins with such a file, or with none."""
+    """Each round starts without a lock file, or with that of a dead process."""
     pid = dead_pid()
     for turn in range(30):
         if turn % 2:
@@ -145,11 +145,11 @@ def test_of_many_concurrent_schedulers_one_gets_the_lock(tmp_path: Path, clock: 
         got[0].release()
 
 
-# somebody who is gone
+# dead holders
 
 
 def test_the_lock_of_a_killed_process_is_taken_over_at_once(tmp_path: Path, lock: FolderLock) -> None:
-    """Its heartbeat is a moment old, but the kernel knows that it is dead."""
+    """Its heartbeat is recent, but the kernel lock is free."""
     with holding(tmp_path) as holder:
         holder.kill()
         with capture_logs() as logs:
@@ -160,7 +160,7 @@ def test_the_lock_of_a_killed_process_is_taken_over_at_once(tmp_path: Path, lock
 
 
 def test_a_child_of_a_killed_process_does_not_keep_the_lock(tmp_path: Path, lock: FolderLock) -> None:
-    """Even one that inherits every descriptor that it can."""
+    """Even one that inherits every inheritable descriptor."""
     with holding(tmp_path) as holder:
         child = int(holder.ask("spawn"))
         try:
@@ -172,14 +172,14 @@ def test_a_child_of_a_killed_process_does_not_keep_the_lock(tmp_path: Path, lock
 
 
 def test_a_reused_process_id_is_not_a_holder(tmp_path: Path, lock: FolderLock, clock: FrozenClock) -> None:
-    """Our parent lives, and never had the lock."""
+    """The parent process is alive and never held the lock."""
     left_behind(tmp_path, clock, pid=os.getppid())
     lock.acquire()
     assert lock.beat()
 
 
 def test_a_kill_at_any_moment_leaves_a_file_that_parses(tmp_path: Path) -> None:
-    """Killed while it does nothing but write heartbeats."""
+    """The process is killed while it writes heartbeats in a loop."""
     for _ in range(3):
         with holding(tmp_path) as holder:
             assert holder.ask("beat on") == "beating"
@@ -190,19 +190,19 @@ def test_a_kill_at_any_moment_leaves_a_file_that_parses(tmp_path: Path) -> None:
 
 
 def test_leftovers_of_killed_processes_are_removed(tmp_path: Path, lock: FolderLock) -> None:
-    """A lock that was made and never got its name."""
+    """A temporary lock file that was never renamed."""
     (tmp_path / f"{LOCK_FILE}.0123456789abcdef.new").write_text("{}")
     lock.acquire()
     assert [path.name for path in tmp_path.iterdir()] == [LOCK_FILE]
 
 
-# somebody who only seems to be gone
+# suspended holders and other hosts
 
 
 def test_a_stopped_process_keeps_the_lock_despite_an_old_heartbeat(
     tmp_path: Path, lock: FolderLock, clock: FrozenClock
 ) -> None:
-    """It may be continued at any moment, and would run what we ran."""
+    """It may resume at any time, and would run the same pipelines."""
     with holding(tmp_path) as holder:
         os.kill(holder.pid, signal.SIGSTOP)
         clock.advance("2h")
@@ -216,7 +216,7 @@ def test_a_stopped_process_keeps_the_lock_despite_an_old_heartbeat(
 def test_another_host_with_a_recent_heartbeat_keeps_the_lock(
     tmp_path: Path, lock: FolderLock, clock: FrozenClock, seconds_ago: float
 ) -> None:
-    """Its kernel's lock can't be seen from here."""
+    """Its kernel lock is not visible from here."""
     left_behind(tmp_path, clock, hostname="elsewhere", pid=1, seconds_ago=seconds_ago)
     before = (tmp_path / LOCK_FILE).read_bytes()
     with pytest.raises(SchedulerLockError, match=r"process 1 on elsewhere, since .*\nhint: stop it there"):
@@ -227,14 +227,14 @@ def test_another_host_with_a_recent_heartbeat_keeps_the_lock(
 def test_another_host_without_a_heartbeat_for_a_minute_loses_the_lock(
     tmp_path: Path, lock: FolderLock, clock: FrozenClock
 ) -> None:
-    """Its process may well live: it sees that its lock is replaced."""
+    """Its process may be alive: it detects that its lock was replaced."""
     left_behind(tmp_path, clock, hostname="elsewhere", pid=1, seconds_ago=60)
     with capture_logs() as logs:
         lock.acquire()
     assert [entry["because"] for entry in logs] == ["its heartbeat is old"]
 
 
-# no lock of ours
+# invalid lock files
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_another_host_without_a_heartbeat_for_a_minute_loses_the_lock(
     ids=["empty", "cut", "binary", "list", "number", "wrong type", "no time zone", "deep", "large"],
 )
 def test_garbage_is_replaced_with_a_warning(tmp_path: Path, lock: FolderLock, garbage: bytes) -> None:
-    """It is not written into: another name of the same file keeps what it says."""
+    """It is replaced, not overwritten: a hard link to it keeps its content."""
     (tmp_path / LOCK_FILE).write_bytes(garbage)
     (tmp_path / "other").hardlink_to(tmp_path / LOCK_FILE)
     with capture_logs() as logs:
@@ -281,7 +281,7 @@ def _link(path: Path) -> None:
 def test_a_lock_that_is_not_a_regular_file_is_refused_and_not_touched(
     tmp_path: Path, lock: FolderLock, make: Callable[[Path], None], what: str
 ) -> None:
-    """Nobody can make us write somewhere else, or wait for ever."""
+    """A link or pipe can't redirect the write, or block it."""
     make(tmp_path / LOCK_FILE)
     before = sorted(tmp_path.iterdir())
     with pytest.raises(Refused, match=f"{LOCK_FILE} is {what}"):
@@ -292,7 +292,7 @@ def test_a_lock_that_is_not_a_regular_file_is_refused_and_not_touched(
 
 
 def test_a_missing_folder_is_refused(tmp_path: Path, clock: FrozenClock) -> None:
-    """As is a file in its place."""
+    """So is a regular file in its place."""
     (tmp_path / "file").write_text("")
     for name in ("nothing", "file"):
         with pytest.raises(Refused, match=f"{name} is not a directory"):
@@ -300,7 +300,7 @@ def test_a_missing_folder_is_refused(tmp_path: Path, clock: FrozenClock) -> None
 
 
 def test_a_read_only_folder_is_refused(clock: FrozenClock) -> None:
-    """With what to do about it."""
+    """With a hint."""
     with shared_folder() as folder:
         folder.chmod(0o555)
         with (
@@ -319,11 +319,11 @@ def test_the_holder_of_a_read_only_folder_is_named(clock: FrozenClock) -> None:
             FolderLock(folder, clock).acquire()
 
 
-# a lock that is lost
+# lost locks
 
 
 def test_a_holder_detects_that_its_lock_was_removed(tmp_path: Path, lock: FolderLock) -> None:
-    """And leaves alone what another one made there."""
+    """It does not touch the new lock."""
     lock.acquire()
     (tmp_path / LOCK_FILE).unlink()
     assert not lock.beat()
@@ -336,7 +336,7 @@ def test_a_holder_detects_that_its_lock_was_removed(tmp_path: Path, lock: Folder
 
 
 def test_a_holder_detects_that_its_record_was_overwritten(tmp_path: Path, lock: FolderLock, clock: FrozenClock) -> None:
-    """A program that knows the format, and not our rules: it has the folder now, and its file stays."""
+    """A program that ignores the kernel lock takes the folder, and its file stays."""
     lock.acquire()
     left_behind(tmp_path, clock, hostname="elsewhere", pid=7)
     assert not lock.beat()
@@ -345,7 +345,7 @@ def test_a_holder_detects_that_its_record_was_overwritten(tmp_path: Path, lock: 
 
 
 def test_removing_the_folder_ends_the_lock(tmp_path: Path, clock: FrozenClock) -> None:
-    """Releasing it then is no error."""
+    """Releasing it then is not an error."""
     (tmp_path / "folder").mkdir()
     lock = FolderLock(tmp_path / "folder", clock)
     lock.acquire()
@@ -360,7 +360,7 @@ def test_removing_the_folder_ends_the_lock(tmp_path: Path, clock: FrozenClock) -
 
 @pytest.fixture
 def without_locks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file system that knows no kernel's locks."""
+    """A file system without kernel locks."""
 
     def refuse(_file: int, _how: int) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
@@ -372,7 +372,7 @@ def without_locks(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_kernel_locks_heartbeat_and_process_decide(
     tmp_path: Path, lock: FolderLock, clock: FrozenClock
 ) -> None:
-    """It is said once. A living process keeps the folder, a dead one and one that is younger than the lock do not."""
+    """Logged once. A live process keeps the lock; a dead one, or one younger than the lock, does not."""
     with holding(tmp_path) as holder:
         with pytest.raises(SchedulerLockError, match=f"process {holder.pid}"):
             lock.acquire()

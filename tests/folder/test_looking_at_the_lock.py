@@ -1,4 +1,4 @@
-"""Whether a scheduler runs a folder, for somebody who only looks."""
+"""Read-only check whether a scheduler runs a folder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOW = MachineClock().wall()
 
 
 def left_behind(root: Path, hostname: str, pid: int) -> None:
-    """The file of a scheduler that was heard of half a minute ago."""
+    """The lock file of a scheduler whose last heartbeat is half a minute old."""
     at = NOW - 30 * SECONDS
     (root / LOCK_FILE).write_bytes(encode(LockRecord(pid=pid, hostname=hostname, started_at=at, heartbeat=at)))
 

@@ -1,4 +1,4 @@
-"""A server for one person has nobody to be fair to: no grants, no limits on requests."""
+"""A standalone server has one user: no P0 grants, no rate limits."""
 
 from __future__ import annotations
 

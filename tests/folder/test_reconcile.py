@@ -1,4 +1,4 @@
-"""What follows from changes of a folder: every row of the table of changes (FLD-3, FLD-5)."""
+"""Plans for changes of a folder: every row of the table of changes (FLD-3, FLD-5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Result files: one for each run, none lost to another, and not more than are wanted."""
+"""Result files: one per run, never overwritten by another run, limited in number."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T0 = datetime(2026, 1, 26, 14, 0, tzinfo=UTC)
 
 
 def write(directory: Path, run: str, at: datetime = T0) -> str | None:
-    """Write the result of a run that began then."""
+    """Write the result of a run with this start."""
     record = RunRecord(started_at=at, completed_at=at, success=True)
     return write_result(directory, result_of(run, "a", "SUCCEEDED", record, {"load": {"rows": 3}}))
 

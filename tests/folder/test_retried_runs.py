@@ -1,4 +1,4 @@
-"""Runs that a person retries: each is counted as it ended last."""
+"""Manually retried runs are counted with their last result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.folder.views import T0, at, counted, record, run
 
 
 def retried(generation: int = 2, id: str = "run_0", begins: float = 0, **more: object) -> RunView:
-    """A run that a person retried."""
+    """A manually retried run."""
     return replace(run(id, begins=begins), generation=generation, **more)
 
 

@@ -1,4 +1,4 @@
-"""`PipelineScheduler` inside of this process: its life, its methods and its events."""
+"""`PipelineScheduler` in this process: life cycle, methods and events."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def write(root: Path, name: str, text: str) -> Path:
 
 
 def tasks(shell: str) -> str:
-    """What is done, as a file says it."""
+    """The `tasks` section of a file."""
     return f"tasks:\n  - {{id: only, shell: '{shell}'}}\n"
 
 
 @asynccontextmanager
 async def running(root: Path, told: list[FolderEvent], **options: object) -> AsyncIterator[PipelineScheduler]:
-    """A scheduler that has started, and all that it tells."""
+    """A started scheduler, and the events that it emits."""
     scheduler = PipelineScheduler(root, port=0, **options)  # type: ignore[arg-type]
     for event in EVENTS:
         scheduler.on(event, told.append)
@@ -52,7 +52,7 @@ async def running(root: Path, told: list[FolderEvent], **options: object) -> Asy
 
 
 def state(directory: Path) -> dict[str, object]:
-    """What the state file of a pipeline says."""
+    """Read the state file of a pipeline."""
     found: dict[str, object] = json.loads((directory / STATE_FILE).read_text())
     return found
 

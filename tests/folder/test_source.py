@@ -1,4 +1,4 @@
-"""A folder and its server: what begins, what runs, and what the state files say of it."""
+"""A folder and its server: start, runs and state files."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ async def test_totals_survive_a_restart_and_nothing_is_applied_again(tmp_path: P
 async def test_a_run_that_ended_while_no_scheduler_ran_is_counted_once(
     tmp_path: Path, begins_with_an_index: bool
 ) -> None:
-    """Two processes are killed: one after a run, and one before it has counted that."""
+    """Two processes are killed: one after a run, and one before it counted that run."""
     put(tmp_path, "a", text())
     if begins_with_an_index:
         async with living(tmp_path) as house:
@@ -176,7 +176,7 @@ async def test_a_run_that_ended_while_no_scheduler_ran_is_counted_once(
 
 
 async def test_a_state_file_that_is_ahead_of_the_index_never_goes_back(tmp_path: Path) -> None:
-    """The index is lost with what it counted last; the server still knows."""
+    """The index is lost; the server still has the runs."""
     put(tmp_path, "a", text())
     index = tmp_path / OWN_DIRECTORY / "folder.json"
     async with living(tmp_path) as house:

@@ -1,4 +1,4 @@
-"""A folder that changes while its schedules are in use: the table of changes, on a real server (FLD-3, FLD-5)."""
+"""Changes of a folder at runtime: the table of changes, on a real server (FLD-3, FLD-5)."""
 
 from __future__ import annotations
 

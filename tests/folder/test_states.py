@@ -1,4 +1,4 @@
-"""From the server's views to the state file: every documented field, in its meaning."""
+"""State files from the server's views: every documented field."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.folder.views import T0, TOMORROW, at, counted, record, run, schedule,
 LATER = T0 + timedelta(seconds=1_000)
 
 
-# a run as a record
+# records
 
 
 def test_a_run_that_succeeded() -> None:
@@ -142,7 +142,7 @@ def test_history_is_sorted_newest_first_and_limited() -> None:
     assert tally.stats.total_runs == 3
 
 
-# the file
+# the state file
 
 
 def test_the_average_has_one_decimal_in_the_file_and_is_exact_in_the_tally() -> None:
@@ -225,12 +225,12 @@ def test_the_last_run_has_null_where_the_history_omits_the_field() -> None:
 
 
 def imported(state: ScheduleState, *, now: datetime = LATER, is_on_server: bool = False) -> Tally:
-    """What is made of a file alone."""
+    """The tally of a file without a server."""
     return state_view.import_tally(state, now, is_on_server=is_on_server, most=50)
 
 
 def state_file(**more: object) -> ScheduleState:
-    """A file that somebody else wrote."""
+    """A file written by another program."""
     return ScheduleState(schedule_id="a-abcdef", pipeline_id="a", **more)  # type: ignore[arg-type]
 
 

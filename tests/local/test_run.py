@@ -1,4 +1,4 @@
-"""`Job.run()` and `mainspring.testing`: the real engine in this process, and nothing left of it afterwards."""
+"""`Job.run()` and `mainspring.testing`: the real engine in this process, without leftovers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mainspring.task_context.task_context import is_inside
 
 @pytest.fixture(autouse=True)
 def _nothing_is_left() -> Any:
-    """Every run leaves the threads that there were."""
+    """No run leaves a thread behind."""
     before = set(threading.enumerate())
     yield
     assert set(threading.enumerate()) <= before
@@ -41,14 +41,14 @@ def fetch(city: str) -> Row:
 
 @task
 async def report(rows: list[Row], title: str = "of") -> str:
-    """Types are those that are declared, on the way in and on the way out."""
+    """Arguments and results have their declared types."""
     await asyncio.sleep(0)
     return f"{title} {', '.join(f'{row.city} {row.at:%Y}' for row in rows)}"
 
 
 @job(schedule=every("1h"))
 def forecast(cities: list[str] = ["Paris", "Oslo"], title: str = "{{ title }}") -> object:  # noqa: B006 - as users do
-    """The usual one."""
+    """The default choice."""
     return {"text": report(fetch.map(cities), title), "cities": cities}
 
 
@@ -71,7 +71,7 @@ def test_invalid_parameters_are_refused_before_anything_runs() -> None:
 
 @task(retries=Retry(3, backoff="1h..10h"))
 def flaky(context: Context | None = None) -> list[int]:
-    """Succeeds at its fourth try, and knows of those before by its checkpoint."""
+    """Succeed at the fourth attempt, and know earlier ones from the checkpoint."""
     assert context is current()
     tried = [*(context.checkpoint or []), context.attempt]
     current().save_checkpoint(tried)
@@ -92,7 +92,7 @@ def test_retry_delays_are_skipped_and_checkpoints_survive() -> None:
 
 def test_value_raises_the_exception_of_the_task() -> None:
     class Odd(Exception):
-        """The user's own."""
+        """An exception of the user."""
 
     @task(retries=0)
     def fails() -> None:
@@ -124,7 +124,7 @@ def test_a_permanent_error_is_not_retried() -> None:
 
 @task
 def look(n: int) -> Any:
-    """Something to decide by."""
+    """A value for conditions."""
     return {"many": n > 3, "rows": list(range(n))}
 
 
@@ -136,13 +136,13 @@ def double(x: int, by: int = 2) -> int:
 
 @task
 def total(rows: list[int], alarm: int | None = None) -> list[Any]:
-    """What became of it."""
+    """The result."""
     return [sum(rows), alarm]
 
 
 @job
 def graph(n: int = 5, mode: str = "full") -> object:
-    """With conditions and a fan-out over an output."""
+    """With conditions, and a fan-out over an output."""
     seen = look(n)
     rows = double.map(seen["rows"], by=3)
     alarm = double.named("alarm").if_(seen.many & (mode == "full"))(seen.rows[0])

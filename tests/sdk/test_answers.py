@@ -1,4 +1,4 @@
-"""A client reads no answer without an end: neither one that is too large, nor one that takes for ever (SEC-6)."""
+"""The client limits the size and duration of responses (SEC-6)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PART = bytes(16 << 20)
 
 
 def an_answer(**headers: str) -> httpx2.Response:
-    """Of which the body is still to come."""
+    """A response whose body has not been read."""
     return httpx2.Response(200, headers=headers, request=httpx2.Request("GET", "http://127.0.0.1/api/v1/runs"))
 
 

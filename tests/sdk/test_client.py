@@ -1,4 +1,4 @@
-"""The client on bad days: problems become errors, what is safe is repeated, streams go on where they were."""
+"""The client under failures: errors from problems, retries of idempotent requests, resumed streams."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STEP = {
     "end": "PENDING", "at": "2026-11-15T12:00:00Z", "by": "shard", "because": "made",
 }  # fmt: skip
 NOWHERE = "http://127.0.0.1:9"
-"""Port 9 discards what it gets; on a machine of today nobody listens there."""
+"""Port 9 is the discard service, which is not running on current machines."""
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_non_idempotent_requests_are_not_retried() -> None:
 
 
 def test_a_rejected_request_is_retried_after_the_requested_delay() -> None:
-    """Also without a key, and by the exact time, not the header's."""
+    """Also without a key, and after the exact delay, not the header's."""
     busy = {"type": "x", "title": "x", "status": 429, "code": "overloaded", "retry_after_seconds": 0.01}
     later = Answer(429, msgspec.json.encode(busy), {"Retry-After": "3600"})
     with scripted(later, says({"changed": True})) as server, Client(server.url, patience=5) as client:

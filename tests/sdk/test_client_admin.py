@@ -1,4 +1,4 @@
-"""What a client does for those who look after an installation, on a real server."""
+"""Administration with the client, on a real server."""
 
 from __future__ import annotations
 

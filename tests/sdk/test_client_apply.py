@@ -1,4 +1,4 @@
-"""The client's part for many definitions at once: what is sent, in how many requests, and what comes back."""
+"""Bulk apply with the client: requests, batches and results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.sdk.scripted import HANG_UP, Answer, scripted
 
 
 def items(count: int, size: int = 0) -> list[ApplyItem]:
-    """So many, each of a job with a description of this length."""
+    """`count` items, each a job with a description of this length."""
     return [
         ApplyItem(job=msgspec.Raw(msgspec.json.encode({"name": f"j{number}", "description": "x" * size})))
         for number in range(count)
@@ -23,7 +23,7 @@ def items(count: int, size: int = 0) -> list[ApplyItem]:
 
 
 def lines(names: Iterable[str]) -> Answer:
-    """What a server says of items that are new to it."""
+    """The response for new items."""
     told = [json.dumps({"number": n, "job": name, "change": "created"}) for n, name in enumerate(names)]
     return Answer(body="\n".join(told).encode())
 

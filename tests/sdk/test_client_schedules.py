@@ -1,4 +1,4 @@
-"""The client's part for schedules and events: what is sent, and what is safe to repeat."""
+"""Schedules and events with the client: requests and retries."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FIRE = {
 
 
 def received(*ids: str) -> dict[str, object]:
-    """What the server says of events."""
+    """The response for events."""
     return {"items": [{"id": one, "source": "/s", "is_new": True} for one in ids]}
 
 

@@ -1,4 +1,4 @@
-"""What a client does about who may use what, on a real server."""
+"""Pools, quotas and limits with the client, on a real server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client does to jobs, runs and tasks of a real server, beyond submitting and waiting."""
+"""Jobs, runs and tasks with the client on a real server, beyond submitting and waiting."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def job(name: str, **extra: object) -> dict[str, object]:
 
 
 def endless(name: str) -> dict[str, object]:
-    """A job with one task that is not over before somebody ends it."""
+    """A job with one task that runs until it is stopped."""
     return {"name": name, "tasks": [{"name": "only", "work": LONG}]}
 
 

@@ -1,4 +1,4 @@
-"""What a task knows of itself, in a command's own process. (In a function: tests/worker/guard.)"""
+"""The task context in the process of a command. (In a function: the tests of the supervisor.)"""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tests.worker.guard.rig import Rig
 
 @pytest.fixture
 def no_context() -> None:
-    """As at the start of a process."""
+    """As in a new process."""
     contexts.set_current(None)
 
 
 @pytest.mark.processes
 async def test_a_command_can_read_its_context(tmp_path: Path) -> None:
-    """From start to end with a real guard: it saves, and says how far it is."""
+    """End to end with a real supervisor: checkpoint and progress."""
     program = """
 import json
 from mainspring import current

@@ -1,4 +1,4 @@
-"""A crontab: what is understood of it, and the pipelines that its lines become."""
+"""Crontabs: parsing, and conversion of lines to pipelines."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from mainspring.definitions.pipeline_file import Pipeline, read_pipeline
 
 
 def only(text: str) -> Entry:
-    """The one line of a crontab that starts something."""
+    """The only command line of a crontab."""
     (entry,) = read_crontab(text).entries
     return entry
 
 
 def imported(text: str, user: str = "ada") -> list[ImportedLine]:
-    """The pipelines of a crontab, for ada."""
+    """The pipelines of a crontab of user ada."""
     return pipelines_of(read_crontab(text), file="crontab -l", user=user)
 
 
 def read(line: ImportedLine) -> Pipeline:
-    """A pipeline, as the reader of pipeline files understands it."""
+    """A pipeline, as parsed from its file."""
     return read_pipeline(line.text, "pipeline.yaml", id=line.name, directory=f"/srv/{line.name}", local_zone="UTC")
 
 
@@ -41,7 +41,7 @@ def task(line: ImportedLine) -> Any:
 
 
 def printed(line: ImportedLine, home: Path) -> str:
-    """What the command of a pipeline prints, run as a worker would."""
+    """The output of a pipeline's command, run as a worker would."""
     shell = task(line)["work"]["shell"]
     environment = {"HOME": str(home), "PATH": "/usr/bin:/bin"}
     done = subprocess.run(["/bin/sh", "-c", shell], env=environment, capture_output=True, text=True, check=True)
@@ -152,7 +152,7 @@ def test_an_explicit_format_has_precedence() -> None:
 
 
 def test_either_day_field_is_enough_if_both_are_restricted() -> None:
-    """The 13th, and every Friday: as cron has it."""
+    """The 13th and every Friday, as in cron."""
     at = datetime(2026, 11, 1, tzinfo=UTC)
     found = []
     while (window := next_window(CronTrigger(cron=only("0 0 13 * 5 x").schedule), at)) and window.month == 11:

@@ -1,4 +1,4 @@
-"""A job file: what people write, what the server gets, and what is said about mistakes."""
+"""Job files: the short form, the strict form, and error messages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def task(fields: str) -> Any:
 
 
 def flaws(text: str) -> list[str]:
-    """What is said about a file with mistakes, without the lines."""
+    """The errors of an invalid file, without the quoted lines."""
     with pytest.raises(InvalidFile) as caught:
         read_definition(text, "job.yaml")
     return [f"{fault.where.removeprefix('job.yaml:')} {fault.why}" for fault in caught.value.faults]

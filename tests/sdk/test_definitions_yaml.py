@@ -1,4 +1,4 @@
-"""YAML as a job file has it: YAML 1.2, strict, and small; and amounts as people write them."""
+"""YAML of job files: a strict subset of YAML 1.2; and quantities."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mainspring.definitions.quantities import bytes_of, millis_of, say_bytes, sa
 
 
 def value(text: str) -> object:
-    """What a text means."""
+    """The value of a text."""
     root, flaws = parse(text)
     assert flaws == []
     assert root is not None
@@ -17,7 +17,7 @@ def value(text: str) -> object:
 
 
 def flaw(text: str) -> str:
-    """The one thing that is wrong with a text."""
+    """The only error of a text."""
     (found,) = parse(text)[1]
     return f"{found.place.line + 1}:{found.place.column + 1} {found.why} {found.note}".strip()
 

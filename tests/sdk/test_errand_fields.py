@@ -1,4 +1,4 @@
-"""HTTP calls and containers in job files and pipeline files: read, and led back to their lines if they are wrong."""
+"""HTTP calls and containers in job files and pipeline files: parsing, and errors with lines."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ tasks:
 
 
 def works_of(body: bytes) -> list[dict[str, Any]]:
-    """What the tasks of a job do."""
+    """The work of a job's tasks."""
     return [task["work"] for task in json.loads(body)["tasks"]]
 
 
 def flaws_of(text: str) -> list[str]:
-    """What is said about a file, each with its place."""
+    """The errors of a file, with line and column."""
     with pytest.raises(InvalidFile) as caught:
         read_definition(text, "e.yaml")
     return [f"{fault.where.removeprefix('e.yaml:')} {fault.why}" for fault in caught.value.faults]
@@ -71,7 +71,7 @@ def test_a_job_file_can_have_http_calls_and_containers() -> None:
 
 
 def test_a_pipeline_can_have_them_and_they_do_not_run_in_its_directory() -> None:
-    """It is one of the worker's machine: a container does not see it."""
+    """It is on the worker's machine: a container does not see it."""
     text = FILE.replace("name: errands\n", "") + "  - {id: here, run: ls}\n"
     *errands, here = works_of(read_pipeline(text, "p/pipeline.yaml", directory="/pipelines/p", local_zone="UTC").job)
     assert [work.get("directory") for work in errands] == [None] * 4

@@ -1,4 +1,4 @@
-"""`@job`: what a body does becomes a definition that the server takes."""
+"""`@job`: a body becomes a definition."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def test_parameters_are_converted_and_all_faults_are_reported() -> None:
 
 
 def test_placement_and_group_options() -> None:
-    """PLC-3, PLC-12: what the decorators say is what the definition says."""
+    """PLC-3, PLC-12: options of the decorators are fields of the definition."""
 
     @task
     def first() -> int:
@@ -232,6 +232,6 @@ def test_placement_and_group_options() -> None:
 
 
 def test_a_string_is_not_a_list_of_names() -> None:
-    """It would be taken for the letters that it has."""
+    """It would be split into letters."""
     with pytest.raises(Refused, match="a list of names, not 'first'"):
         task(name="second", near="first")(lambda: None)

@@ -1,4 +1,4 @@
-"""What shows when pipelines are seen together; and the zone of the machine."""
+"""Checks across pipelines; and the local time zone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mainspring.protocol.errors import Fault
 
 
 def pipelines(**after: str) -> list[Pipeline]:
-    """Pipelines, each with the one that it waits for."""
+    """Pipelines, each with its `after`."""
     return [
         read_pipeline(
             f"schedule:\n  every: 1h\n  after: {other}\ntasks: [{{id: a, run: x}}]\n".replace("  after: \n", ""),

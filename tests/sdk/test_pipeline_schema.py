@@ -1,4 +1,4 @@
-"""The JSON Schema of pipeline files knows every field that is read, and takes every file that is right."""
+"""The JSON Schema of pipeline files has every field, and accepts every valid file."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ TABLES: list[tuple[Mapping[str, Field | Inner], dict[str, Any]]] = [
 
 
 def objects(schema: object) -> Iterator[dict[str, Any]]:
-    """Every mapping with fields that the schema speaks of."""
+    """Every object with properties in the schema."""
     if isinstance(schema, dict):
         if isinstance(schema.get("properties"), dict) and "type" in schema:
             yield schema

@@ -1,4 +1,4 @@
-"""A pipeline file: what people write, and the job and the schedules that the server gets."""
+"""Pipeline files, and the resulting job and schedules."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ MAP = "input: {items: [{a: 1}]}\nmap: {prompt: '{{ a }}'}\n"
 
 
 def read(text: str, **options: Any) -> Pipeline:
-    """A file's text as a pipeline, in a machine that is in Berlin."""
+    """Parse a file's text, with the local time zone Europe/Berlin."""
     return read_pipeline(text, "pipeline.yaml", **{"local_zone": "Europe/Berlin", **options})
 
 
 def example(name: str, **options: Any) -> Pipeline:
-    """One of the files beside this one."""
+    """Read a file of this directory."""
     return read((FILES / f"{name}.yaml").read_text(), **options)
 
 
 def job(pipeline: Pipeline) -> Any:
-    """The job, as JSON has it."""
+    """The job as JSON."""
     decode_job(pipeline.job, Limits())
     return msgspec.json.decode(pipeline.job)
 
 
 def only(pipeline: Pipeline) -> ScheduleSpec:
-    """Its one schedule."""
+    """Its only schedule."""
     assert len(pipeline.schedules) == 1
     return pipeline.schedules[0]
 
@@ -364,7 +364,7 @@ def test_server_refusals_are_mapped_to_lines() -> None:
 
 
 def test_a_group_of_several_pipelines_counts_the_runs_of_each() -> None:
-    """It is the job's, with how many if the file says that; the schedule is not limited by it."""
+    """The group belongs to the job, with its limit if the file sets one; it does not limit the schedule."""
     text = "name: p\non: {every: 1h}\n"
     pipeline = read(f"{text}concurrency: {{group: etl, max: 2, when_busy: queue}}\n{TASKS}")
 

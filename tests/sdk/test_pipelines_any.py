@@ -1,4 +1,4 @@
-"""Whatever a pipeline file says: it is read, or InvalidFile names its flaws, each with a place in the file."""
+"""Any pipeline file is either parsed, or raises InvalidFile with line and column."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PLACE = re.compile(r"p\.yaml:[1-9]\d*:[1-9]\d*")
 
 
 def read(text: str) -> Pipeline | InvalidFile:
-    """A text as a pipeline, or what is wrong with it; nothing else is raised."""
+    """Parse a text, or return its errors; nothing else is raised."""
     try:
         return read_pipeline(text, "p.yaml", directory="/srv/p", local_zone="Europe/Paris")
     except InvalidFile as invalid:
@@ -38,7 +38,7 @@ def read(text: str) -> Pipeline | InvalidFile:
 
 
 def check(text: str) -> bool:
-    """Read a text; whether it is a pipeline. What is read can be used."""
+    """Parse a text; return whether it is valid. A valid pipeline is usable."""
     pipeline = read(text)
     if isinstance(pipeline, InvalidFile):
         assert pipeline.faults
@@ -51,7 +51,7 @@ def check(text: str) -> bool:
 
 
 def mutate(text: str, chance: random.Random) -> str:
-    """A text with one thing that is different."""
+    """A text with one mutation."""
     at = chance.randrange(len(text) + 1)
     match chance.randrange(5):
         case 0:

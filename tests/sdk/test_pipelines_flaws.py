@@ -1,4 +1,4 @@
-"""What is said about a pipeline file with mistakes: every one, with its place and what to do about it."""
+"""Errors of pipeline files: all of them, with position and hint."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ INSIDE = "write a path below it, such as data/input.csv"
 
 
 def flaws(text: str) -> list[str]:
-    """What is said about a file, without the lines."""
+    """The errors of a file, without the quoted lines."""
     with pytest.raises(InvalidFile) as caught:
         read_pipeline(text, "p.yaml", local_zone="UTC")
     return [f"{fault.where.removeprefix('p.yaml:')} {fault.why}" for fault in caught.value.faults]
@@ -233,7 +233,7 @@ def test_a_task_leaves_the_folder_only_by_an_absolute_path() -> None:
 
 
 def test_a_misspelled_parameter_is_reported_where_it_is_used() -> None:
-    """One that is like none of those declared may come from whoever starts the run."""
+    """An undeclared parameter that resembles no other may be given at submission."""
     found = flaws("""\
 params: {day: {type: date, default: "2026-11-16"}}
 tasks:

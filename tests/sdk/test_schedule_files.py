@@ -1,4 +1,4 @@
-"""A schedule file becomes the strict form, and what is wrong with it has its line."""
+"""Schedule files: conversion to the strict form, and errors with lines."""
 
 from __future__ import annotations
 

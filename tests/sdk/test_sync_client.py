@@ -1,4 +1,4 @@
-"""The blocking client is what the script makes of the one that waits."""
+"""The blocking client is generated from the asyncio client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`@task`: the function stays what it was, and carries what a worker and a job need to know."""
+"""`@task`: the function stays callable, and keeps the options for workers and jobs."""
 
 from __future__ import annotations
 

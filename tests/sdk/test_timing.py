@@ -1,4 +1,4 @@
-"""Schedules in code become what a schedule file would have been; a plan shows the job and them."""
+"""Schedules in code become definitions; a plan shows job and schedule."""
 
 from __future__ import annotations
 

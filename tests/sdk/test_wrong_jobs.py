@@ -1,4 +1,4 @@
-"""What can't be a job says why, in one sentence, before anything runs."""
+"""Invalid jobs are refused before anything runs."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from mainspring.task_context.task_context import loading
 
 @task(name="look")
 def _look(x: object = None) -> object:
-    """Something with an output."""
+    """A task with an output."""
     return {"ok": True, "x": x}
 
 
 look: Any = _look
-"""Whatever a user does to it."""
+"""Any operation on the deferred value."""
 
 
 @job
@@ -30,12 +30,12 @@ def other() -> object:
 
 @task
 def no_parameters() -> None:
-    """Nothing to be given."""
+    """No parameters."""
 
 
 @task
 def star(*xs: object) -> None:
-    """Nobody knows their names."""
+    """Parameters without names."""
 
 
 def _if(seen: Any) -> None:
