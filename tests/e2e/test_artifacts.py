@@ -27,21 +27,21 @@ EXTRACT = {
 
 @pytest.fixture
 def stack() -> Iterator[ExitStack]:
-    """What is closed when the test is over."""
+    """Resources that are closed after the tests."""
     with ExitStack() as stack:
         yield stack
 
 
 @pytest.fixture(scope="module")
 def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
-    """A town that all tests share."""
+    """A cluster shared by all tests."""
     with Town(tmp_path_factory.mktemp("artifacts")) as town:
         yield town
 
 
 @pytest.fixture(scope="module")
 def server(town: Town) -> Server:
-    """Its server. Each test has workers of its own, with a label that its tasks need."""
+    """Its server. Each test has its own workers, with a label that its tasks require."""
     return town.server()
 
 
@@ -144,7 +144,7 @@ def test_missing_inputs_fail_before_the_task_starts(town: Town, server: Server, 
 def test_a_worker_killed_before_reporting_lists_its_files_when_it_returns(
     town: Town, server: Server, stack: ExitStack
 ) -> None:
-    """The guard has stored them and the agent is gone: a new agent on the same directory reports them."""
+    """The supervisor stored them and the agent is dead: a new agent on the same directory reports them."""
     label, gate = ["--label", "test=crash"], town.folder / "gate"
     first = town.worker(server, name="artist", extra=label)
     client = stack.enter_context(server.client())

@@ -1,7 +1,8 @@
-"""The workers of examples/workers, as they are, against a real server (WRK-2): plain HTTP, any language.
+"""The workers of examples/workers, unchanged, against a real server (WRK-2): plain HTTP, any language.
 
-The one in JavaScript drains runs, a thousand in the soak, while claims expire, answers get lost, calls come twice, and
-both it and the server are killed: none is lost, and none succeeds twice ('Must show' 4). The others share a server.
+The JavaScript worker executes runs, a thousand in the soak, while claims expire, responses get lost, calls are
+duplicated, and both worker and server are killed: none is lost, and none succeeds twice ('Must show' 4). The other
+tests share a server.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ COMMANDS = {
     "js": [str(NODE), str(WORKERS / "worker.mjs"), str(WORKERS / "handlers.mjs")],
 }
 Call = tuple[str, Json]
-"""A handler, and what it is called with."""
+"""A handler and its arguments."""
 GOOD: dict[str, Call] = {"sh": ("words", {"text": "to be or not"}), "js": ("greet", {"name": "Ann"})}
 OUTPUT = {"sh": {"words": 4}, "js": {"greeting": "Hello Ann"}}
 BAD: dict[str, Call] = {"sh": ("fail", {"code": 64}), "js": ("fail", {"permanent": True})}
@@ -60,13 +61,13 @@ export async function once({ file }, { run_id, task_id }) {
 
 
 def a_job(handler: str, args: Json) -> Json:
-    """A job of one task for whoever serves a handler."""
+    """A job with one task for a handler."""
     return {"name": handler, "tasks": [{"name": "only", "work": {"handler": handler, "args": args}}]}
 
 
 @contextmanager
 def working(command: Sequence[str], address: str, log: Path, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A worker, until the block ends."""
+    """Run a worker during the block."""
     variables = {"MAINSPRING_SERVER_URL": address, "WORKER_BEAT_SECONDS": "1", **environment}
     with log.open("ab") as out:
         worker = subprocess.Popen(
@@ -85,7 +86,7 @@ def working(command: Sequence[str], address: str, log: Path, **environment: str)
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server that no test ends. Each test ends its workers."""
+    """A server shared by all tests. Each test stops its workers."""
     with Town(tmp_path_factory.mktemp("examples")) as town:
         yield town.server()
 
@@ -164,12 +165,12 @@ def test_all_runs_finish_despite_failures(tmp_path: Path, many: int) -> None:
 
 
 def done(client: Client, most: int) -> None:
-    """Wait until so many runs have succeeded."""
+    """Wait until this many runs have succeeded."""
     until(lambda: client.count_runs(q="state:succeeded", exact=True).value >= most, f"{most} runs have succeeded", 180)
 
 
 def read_rows(town: Town) -> tuple[list[tuple[str, str, str]], dict[str, Json]]:
-    """Each attempt with its task and its end; the output of each task that succeeded."""
+    """Each attempt with its task and result; the output of each successful task."""
     with sqlite3.connect(town.store_url.removeprefix("sqlite:///")) as rows:
         attempts = rows.execute("SELECT task_id, id, end FROM attempts").fetchall()
         outputs = rows.execute("SELECT id, output FROM tasks WHERE state = 'SUCCEEDED'").fetchall()
@@ -178,9 +179,9 @@ def read_rows(town: Town) -> tuple[list[tuple[str, str, str]], dict[str, Json]]:
 
 @contextmanager
 def unreliable(port: int) -> Iterator[str]:
-    """A way to a server on which every call but a claim arrives twice, and some answers get lost.
+    """A proxy that duplicates every call except claims, and drops some responses.
 
-    The answer to the first claim is one of them.
+    The response to the first claim is dropped.
     """
     calls, claims = count(1), count()
 
@@ -248,7 +249,7 @@ def test_the_calls_of_the_guide_work_as_written(server: Server, tmp_path: Path) 
 
 
 def test_the_example_workers_are_not_pipelines() -> None:
-    """`mainspring up examples` runs what is a pipeline there, and says nothing of the rest."""
+    """`mainspring up examples` runs the pipelines, and ignores other files."""
     found = scan(EXAMPLES)
 
     assert not found.faults

@@ -1,4 +1,4 @@
-"""A folder of pipelines and `mainspring up`, as a person has them: from the first start to Ctrl-C."""
+"""`mainspring up` on a folder of pipelines: from the first start to Ctrl-C."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EVERY_SECOND = 'schedule: {cron: "* * * * * *"'
 
 
 def tasks(command: str) -> str:
-    """The part of a file that says what is done."""
+    """The `tasks` section of a file."""
     return f"tasks:\n  - {{id: only, shell: '{command}'}}\n"
 
 
@@ -35,7 +35,7 @@ def folder(tmp_path: Path) -> Iterator[Folder]:
 
 
 def total(folder: Folder, name: str) -> int:
-    """How many runs a pipeline has had."""
+    """The number of runs of a pipeline."""
     count: int = folder.state(name).get("stats", {}).get("totalRuns", 0)
     return count
 
@@ -122,7 +122,7 @@ def test_file_changes_are_applied_at_runtime(folder: Folder) -> None:
     assert folder.state("new")["scheduleId"] == schedule
 
     with folder.client() as client:
-        # A run that begins between a move and its discovery finds no directory, and is not what is asked here.
+        # A run that starts between a move and its discovery finds no directory, which is not tested here.
         client.pause_schedule(schedule)
         until(lambda: all(run.ended_at for run in client.runs(job="new")), "nothing runs where it was")
     (folder.root / "new").rename(folder.root / "moved")
@@ -157,9 +157,9 @@ def test_after_suspend_one_run_accounts_for_every_window(folder: Folder) -> None
 
 
 def sleep_between_runs(folder: Folder, name: str) -> tuple[list[FireView], int] | None:
-    """Stop the scheduler for five seconds: the windows of a pipeline, and the place of those that were missed.
+    """Suspend the scheduler for five seconds; return the windows of a pipeline, and the index of the missed ones.
 
-    None if a run was going when it stopped: a window may have come up at the last moment.
+    None if a run was active when it stopped: a window may have fired at the last moment.
     """
     until(lambda: next(fire for fire in fires_of(folder, name) if fire.run_id).run_state, "its latest run is over")
     folder.signal(signal.SIGSTOP)
@@ -216,6 +216,6 @@ def test_missed_windows_follow_the_policy(folder: Folder) -> None:
 
 
 def fires_of(folder: Folder, name: str) -> list[FireView]:
-    """What became of the windows of a pipeline, the newest first."""
+    """The windows of a pipeline with their outcome, newest first."""
     with folder.client() as client:
         return list(client.fires(folder.state(name)["scheduleId"]))

@@ -1,4 +1,4 @@
-"""`mainspring up` over what somebody else has left: what it says, and what is left of it when it is killed."""
+"""`mainspring up` on a hostile folder: error messages, and leftovers after a kill."""
 
 from __future__ import annotations
 

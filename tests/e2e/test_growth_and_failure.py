@@ -1,7 +1,7 @@
-"""Graphs that grow, and tasks that fail in each of the ways there are, with a real server, worker and receiver.
+"""Fan-out and expansion, and all kinds of task failures, with a real server, worker and webhook receiver.
 
-All tests share one shared, and each has a tenant of its own. Two tasks need some seconds by themselves: they start
-with the shared, and their tests wait only for what is left of that.
+All tests share one server, and each has its own tenant. Two tasks need some seconds: they start with the server, and
+their tests wait for the rest.
 """
 
 from __future__ import annotations
@@ -48,20 +48,20 @@ if context.attempt == 1:
 
 
 class Shared(NamedTuple):
-    """What the tests share."""
+    """Shared by the tests."""
 
     server: Server
     notices: list[dict[str, object]]
-    """What was sent to the channel for alerts."""
+    """Notifications sent to the alert channel."""
     stuck: str
-    """A run whose task gets nowhere at its first attempt."""
+    """A run whose task stalls in its first attempt."""
     slow: str
-    """A run whose task takes longer than its timeout, and was given more time."""
+    """A run whose task exceeds its timeout, which was extended."""
 
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
-    """A server on SQLite with one worker and one channel for alerts."""
+    """A server on SQLite with one worker and one alert channel."""
     folder = tmp_path_factory.mktemp("growth")
     with receiving() as (url, notices), Town(folder) as town:
         channels = folder / "alerts.yaml"
@@ -79,13 +79,13 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
 
 @pytest.fixture
 def client(shared: Shared, tenant: str) -> Iterator[Client]:
-    """Speaks to the server for the test's tenant."""
+    """A client for the test's tenant."""
     with shared.server.client(tenant) as one:
         yield one
 
 
 def python(source: str) -> Json:
-    """Work that is a Python program."""
+    """Work that runs a Python program."""
     return {"run": [sys.executable, "-c", source], "grace_seconds": 1}
 
 
@@ -100,7 +100,7 @@ SLOW: Json = {
 
 
 def outputs(client: Client, run_id: str, name: str) -> list[object]:
-    """What the tasks of this name gave, in order of their partitions."""
+    """The outputs of the tasks with this name, in order of their partitions."""
     found = sorted(
         (task for task in tasks_of(client, run_id) if task.name == name), key=lambda task: task.partition or 0
     )
@@ -108,7 +108,7 @@ def outputs(client: Client, run_id: str, name: str) -> list[object]:
 
 
 def echo(value: str) -> Json:
-    """Work that gives a JSON value."""
+    """Work that outputs a JSON value."""
     return {"shell": f'printf %s "{value}" > "$MAINSPRING_OUTPUT"'}
 
 
@@ -179,7 +179,7 @@ def test_a_cycle_by_expansion_fails_the_expanding_task(client: Client) -> None:
 
 
 class Receiver(BaseHTTPRequestHandler):
-    """Takes what is sent to a webhook."""
+    """Receives webhook deliveries."""
 
     def do_POST(self) -> None:
         """Keep the body."""
@@ -189,12 +189,12 @@ class Receiver(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @contextmanager
 def receiving() -> Iterator[tuple[str, list[dict[str, object]]]]:
-    """A webhook's address, and what came to it."""
+    """A webhook's URL, and its deliveries."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
     got: list[dict[str, object]] = []
     server.got = got  # type: ignore[attr-defined]
@@ -209,7 +209,7 @@ def receiving() -> Iterator[tuple[str, list[dict[str, object]]]]:
 
 
 def test_too_many_tasks_pause_the_run_with_an_alert_until_it_ends(shared: Shared, client: Client) -> None:
-    """DAG-2, OBS-6: 10,001 are one too many."""
+    """DAG-2, OBS-6: 10,001 tasks exceed the limit."""
 
     def told() -> list[dict[str, object]]:
         return [one for one in shared.notices if one["tenant"] == client.tenant]

@@ -1,6 +1,6 @@
-"""`mainspring run`: a pipeline from a file in this process, with its output and its exit code.
+"""`mainspring run`: runs a pipeline file in the current process; output and exit code.
 
-One test starts the command as a process of its own; the others call it in the process of the test.
+One test starts the command as a subprocess; the others call it in the test's process.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ README = Path(__file__).parents[2] / "README.md"
 
 @pytest.fixture(scope="module", autouse=True)
 def _forked_guards() -> Iterator[None]:
-    """The workers of commands called in this process have guards that start at once."""
+    """The workers of commands in this process have pre-started supervisors."""
     with guard_server() as server, forked_guards(server):
         yield
 
@@ -73,7 +73,7 @@ def test_with_a_timeout_the_output_is_shown_as_well(tmp_path: Path) -> None:
     seconds = 2
     cut = run(stays, "--timeout", "2s")
     while not cut.stdout and seconds < 32:
-        # On a busy machine the task had not begun yet.
+        # On a busy machine the task had not started yet.
         seconds *= 4
         cut = run(stays, "--timeout", f"{seconds}s")
 

@@ -1,4 +1,4 @@
-"""Schedules on real servers: every window once, whoever dies, whatever their clocks say (TRG-4, TRG-5, TRG-7)."""
+"""Schedules on real servers: every window once, despite crashes and clock skew (TRG-4, TRG-5, TRG-7)."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _WAVE = 400
 
 @pytest.fixture
 def town(tmp_path: Path, postgres_url: str) -> Iterator[Town]:
-    """A town on PostgreSQL."""
+    """A cluster on PostgreSQL."""
     with Town(tmp_path, postgres_url) as one:
         yield one
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, postgres_url_of_file: str) -> Iterator[Server]:
-    """A server on PostgreSQL with one worker, for the tests that kill nothing; each has a tenant of its own."""
+    """A server on PostgreSQL with one worker, for the tests that kill nothing; each has its own tenant."""
     with Town(tmp_path_factory.mktemp("schedules"), postgres_url_of_file) as one:
         server = one.server()
         one.worker(server, cpu=8)
@@ -45,7 +45,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, postgres_url_of_file: str) 
 
 @pytest.fixture
 def client(server: Server, tenant: str) -> Iterator[Client]:
-    """Speaks to that server for the test's tenant, and pauses the tenant's schedules at the end."""
+    """A client for the test's tenant; the tenant's schedules are paused at the end."""
     with server.client(tenant) as one:
         yield one
         for schedule in one.schedules():
@@ -53,12 +53,12 @@ def client(server: Server, tenant: str) -> Iterator[Client]:
 
 
 def every_second(name: str = "tick", **more: object) -> Json:
-    """A schedule of the job that fires each second."""
+    """A schedule that fires every second."""
     return {"name": name, "job": "tick", "trigger": {"kind": "interval", "every_seconds": 1}, **more}
 
 
 def fetch(url: str, query: str) -> list[tuple[object, ...]]:
-    """Ask the database itself."""
+    """Query the database directly."""
 
     async def ask() -> list[tuple[object, ...]]:
         connection = await asyncpg.connect(url)
@@ -99,7 +99,7 @@ def test_killing_one_of_two_servers_neither_loses_nor_repeats_windows(town: Town
 
 
 async def _insert(url: str, window: datetime) -> None:
-    """Schedules that are due at one moment, put into the store faster than over HTTP."""
+    """Schedules that are due at the same time, inserted directly, which is faster than over HTTP."""
     store = await open_store(url, MachineClock())
     before = window - timedelta(seconds=1)
     for number in range(_WAVE):
@@ -115,7 +115,7 @@ def _fired(town: Town) -> int:
 
 
 def test_a_server_whose_clock_is_a_day_ahead_fires_nothing_early(town: Town) -> None:
-    """The store's clock decides, and no other (I-15)."""
+    """Only the store's clock decides (I-15)."""
     server = town.server()
     with server.client() as client:
         client.submit_job(_JOB)
@@ -155,7 +155,7 @@ def test_an_event_triggers_one_run(client: Client) -> None:
 
 
 def test_a_missing_file_skips_the_window(client: Client, tmp_path: Path) -> None:
-    """TRG-8: a worker is asked."""
+    """TRG-8: a worker checks the file."""
     (tmp_path / "there").touch()
     client.submit_job(_JOB)
     for name in ("there", "missing"):

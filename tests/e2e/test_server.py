@@ -1,4 +1,4 @@
-"""`mainspring server` as a process: it starts, answers and stops on both stores, and refuses what it must."""
+"""`mainspring server` as a process: start, requests and stop on both stores, and refused options."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.store.proxy import proxied
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def town(request: pytest.FixtureRequest, tmp_path: Path) -> Town:
-    """A town on each store, neither of which has a schema yet."""
+    """A cluster on each store, without a schema."""
     if request.param == "sqlite":
         return Town(tmp_path)
     server: PostgresServer = request.getfixturevalue("postgres_server")
@@ -39,7 +39,7 @@ def get(url: str, **options: object) -> httpx2.Response:
 
 
 def refusals(folder: Path, *commands: Sequence[str]) -> list[subprocess.CompletedProcess[str]]:
-    """Run servers that are expected not to start, at the same time."""
+    """Run several servers that are expected to fail at start, in parallel."""
 
     def run(options: Sequence[str]) -> subprocess.CompletedProcess[str]:
         words = [sys.executable, "-m", "mainspring.cli.main", "server", *options]

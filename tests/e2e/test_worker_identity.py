@@ -1,4 +1,4 @@
-"""A worker that joins, as people do it: five commands, real processes, real TLS."""
+"""Enrollment of a worker: five commands, real processes, real TLS."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from tests.e2e.town import Json, Server, Town, ended, submit, until
 
 
 def command(*words: str) -> subprocess.CompletedProcess[str]:
-    """What a command says."""
+    """Run a command."""
     return subprocess.run(
         [sys.executable, "-m", "mainspring.cli.main", *words], capture_output=True, text=True, check=False, timeout=60
     )
 
 
 def commands(*several: Sequence[str]) -> list[subprocess.CompletedProcess[str]]:
-    """What several commands say that run at the same time."""
+    """Run several commands in parallel."""
     with ThreadPoolExecutor(len(several)) as threads:
         return list(threads.map(lambda words: command(*words), several))
 
 
 class Fort(Town):
-    """A town whose servers speak TLS and want certificates of workers."""
+    """A cluster whose servers use TLS and require worker certificates."""
 
     @property
     def ca(self) -> Path:
-        """The authority."""
+        """The CA."""
         return self.folder / "ca"
 
     def guarded(self, *extra: str) -> Server:
-        """A server that lets no worker in without a certificate."""
+        """A server that requires worker certificates."""
         for words in (("init", str(self.ca)), ("cert", str(self.ca), "127.0.0.1")):
             done = command("ca", *words)
             assert done.returncode == 0, done.stderr
@@ -45,23 +45,23 @@ class Fort(Town):
         return self.server(*pair, "--worker-ca", str(self.ca), "--require-worker-cert", *extra)
 
     def client(self, server: Server) -> Client:
-        """Speaks to a server of this town."""
+        """A client of a server of this cluster."""
         return Client(server.address, ca_cert=self.ca / "ca.crt")
 
     def join(self, client: Client, *pools: str) -> tuple[str, ...]:
-        """Options for a worker that joins."""
+        """Options for a worker that enrolls."""
         made = client.create_join_token(JoinTokenRequest(pools=pools or ("default",)))
         (self.folder / "join").write_text(made.token or "")
         return ("--join-file", str(self.folder / "join"), *self.trusting())
 
     def trusting(self) -> tuple[str, ...]:
-        """Options for whoever believes the servers of this town."""
+        """Options for a client that trusts this cluster's servers."""
         return ("--ca-cert", str(self.ca / "ca.crt"))
 
 
 @pytest.fixture(scope="module")
 def fort(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fort]:
-    """A fort that the tests share. Each has workers of its own, with a label that its tasks need."""
+    """A cluster shared by the tests. Each test has its own workers, with a label that its tasks require."""
     with Fort(tmp_path_factory.mktemp("fort")) as fort:
         yield fort
 
@@ -73,7 +73,7 @@ def server(fort: Fort) -> Server:
 
 
 def a_job(worker: str) -> Json:
-    """A job of one task, for a worker with this label."""
+    """A job with one task, for a worker with this label."""
     return {"name": worker, "tasks": [{"name": "only", "work": {"run": ["echo", "hello"]}, "labels": {"is": worker}}]}
 
 
