@@ -1,4 +1,4 @@
-"""The page of commands."""
+"""Generate the page of commands."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ A command that has one of these lists it by its name only.
 """
 _EXAMPLES = "\b\nExamples:\n"
 _MANY = 20
-"""An option that so many commands have is explained once."""
+"""An option of this many commands is explained once."""
 
 Option = tuple[str, str]
-"""How an option is written, and what it says of itself."""
+"""Syntax and description of an option."""
 
 
 def commands_page() -> str:
-    """The text of the page."""
+    """Return the text of the page."""
     root = click.Context(main, info_name="mainspring")
     tree = dict(walk(root))
     counts = Counter(option for command in tree.values() for option in _options(command))
@@ -44,7 +44,7 @@ def commands_page() -> str:
 
 
 def _section(path: str, command: click.Command, shared: set[Option]) -> Iterator[str]:
-    """The lines about one command."""
+    """Return the lines about one command."""
     about, _, examples = inspect.cleandoc(command.help or "").partition(_EXAMPLES)
     yield f"## mainspring {path}"
     yield ""
@@ -65,7 +65,7 @@ def _section(path: str, command: click.Command, shared: set[Option]) -> Iterator
 
 
 def _usage(command: click.Command) -> Iterator[str]:
-    """What stands behind the name."""
+    """Return the usage after the command's name."""
     context = click.Context(command)
     for parameter in command.params:
         if isinstance(parameter, click.Argument):
@@ -75,7 +75,7 @@ def _usage(command: click.Command) -> Iterator[str]:
 
 
 def _options(command: click.Command) -> list[Option]:
-    """The options of a command, in their order."""
+    """Return the options of a command, in order."""
     context = click.Context(command)
     return [
         (_written(option, context), _explained(option))
@@ -85,7 +85,7 @@ def _options(command: click.Command) -> list[Option]:
 
 
 def _written(option: click.Option, context: click.Context) -> str:
-    """How an option is said: its names, and what comes behind the long one."""
+    """Format an option: its names, and the metavar after the long one."""
     names = [code(name) for name in sorted([*option.opts, *option.secondary_opts], key=len)]
     if not option.is_flag and not option.count:
         names[-1] = code(f"{names[-1].strip('`')} {_value(option, context)}")
@@ -93,13 +93,13 @@ def _written(option: click.Option, context: click.Context) -> str:
 
 
 def _value(option: click.Option, context: click.Context) -> str:
-    """What stands behind an option."""
+    """Return the metavar of an option."""
     is_range = option.metavar is None and isinstance(option.type, click.IntRange | click.FloatRange)
     return "NUMBER" if is_range else option.make_metavar(context).strip("[]")
 
 
 def _explained(option: click.Option) -> str:
-    """What an option is for, and what it is if nobody says it."""
+    """Return the description and the default of an option."""
     words = option.help or ""
     if option.required:
         words += " Must be said."

@@ -1,4 +1,4 @@
-"""The page of pipeline files."""
+"""Generate the page of pipeline files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _REPEATED = "defaults"
 
 
 def pipeline_page() -> str:
-    """The text of the page."""
+    """Return the text of the page."""
     schema = pipeline_schema()
     lines = [_BEGINNING]
     for heading, fields in _sections(schema):
@@ -38,7 +38,7 @@ def pipeline_page() -> str:
 
 
 def _sections(schema: Mapping[str, Any]) -> Iterator[tuple[str, list[tuple[str, Mapping[str, Any]]]]]:
-    """The file as a whole, then each field that has fields of its own, as far down as they go."""
+    """Yield the file itself, then each field that has nested fields, recursively."""
     waiting: list[tuple[str, Mapping[str, Any]]] = [("The file", schema)]
     told: set[int] = set()
     while waiting:
@@ -59,7 +59,7 @@ def _path(heading: str) -> str:
 
 
 def _objects(field: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The objects with fields that a value may be, or be a list of."""
+    """Return the object types of a value, or of its list items."""
     field = _followed(field, schema)
     if "properties" in field:
         yield field
@@ -77,7 +77,7 @@ def _followed(field: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[st
 
 
 def _kind(field: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
-    """What a value may be, in few words."""
+    """Describe the type of a value briefly."""
     field = _followed(field, schema)
     if "enum" in field:
         return ", ".join(code(str(value)) for value in field["enum"])

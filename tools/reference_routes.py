@@ -1,4 +1,4 @@
-"""The page of routes."""
+"""Generate the page of routes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class _Body(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Operation(msgspec.Struct, frozen=True, kw_only=True):
-    """What the page says of a route, as the document has it."""
+    """The parts of an OpenAPI operation that the page shows."""
 
     summary: str
     tags: list[str]
@@ -51,7 +51,7 @@ class _Document(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def routes_page() -> str:
-    """The text of the page."""
+    """Return the text of the page."""
     lines = [_BEGINNING]
     paths = msgspec.convert(document(endpoints(), ""), _Document).paths
     routes = [

@@ -1,4 +1,4 @@
-"""The page of settings."""
+"""Generate the page of settings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ends the name.
 
 
 def settings_page() -> str:
-    """The text of the page."""
+    """Return the text of the page."""
     lines = [_BEGINNING]
     for heading, kind in (("Measures of the scheduling", Tuning), ("What is kept for how long", Retention)):
         rows = [_row(SETTINGS[name]) for name in kind.__struct_fields__]

@@ -7,11 +7,11 @@ syntax trees are compared. Each file that differs is printed, and the exit code 
     name   mainspring.shard kin affinity
 
 A `module` line moves a file, and renames the module in imports and in strings. A `name` line renames an identifier in
-all modules whose dotted name begins with the given one; `*` stands for every file.
+all modules whose dotted name begins with the given one; `*` matches every file.
 
-1. An imported name stands for what it was imported from, so aliases and the order of imports make no difference.
-2. A new file has a docstring and nothing else.
-3. Comments are not compared. Strings are, with the new names of modules and of their files.
+1. Imported names are resolved, so aliases and the order of imports make no difference.
+2. A new file may contain only a docstring.
+3. Comments are ignored. Strings are compared, with modules and their files renamed.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Renames:
                     raise ValueError(f"not a rename: {line!r}")
 
     def module(self, dotted: str) -> str:
-        """Return the new name of a module, or of something inside of one."""
+        """Return the new name of a module, or of a name in it."""
         head, rest = dotted, ""
         while head and head not in self.modules:
             head, _, last = head.rpartition(".")
@@ -66,18 +66,18 @@ class Renames:
         return f"src/{new.replace('.', '/')}.py"
 
     def constant(self, value: object) -> Any:
-        """Return a constant with the new names in it."""
+        """Return a constant with modules and files renamed."""
         if isinstance(value, bytes):
             return self.text(value.decode("latin-1")).encode("latin-1")
         return self.text(value) if isinstance(value, str) else value
 
     def text(self, text: str) -> str:
-        """Return a string with the new names of modules and of their files."""
+        """Return a string with modules and their files renamed."""
         text = _DOTTED.sub(lambda found: self.module(found[0]), text)
         return _PATH.sub(lambda found: self._mentioned(found[0]), text)
 
     def _mentioned(self, path: str) -> str:
-        """Return the new path of a file as strings name it: from the root, or from the package."""
+        """Return the new path of a file, relative to the root or the package."""
         return self.path(_PACKAGE + path.removeprefix(_PACKAGE)).removeprefix(
             "" if path.startswith(_PACKAGE) else _PACKAGE
         )
@@ -88,7 +88,7 @@ class Renames:
 
 
 def differences(old: dict[str, str], new: dict[str, str], renames: Renames) -> Iterator[str]:
-    """Say of each file in which the two trees are not the same program. Keys are paths, values are texts."""
+    """Yield a difference for each file that is not the same program. Keys are paths, values are texts."""
     modules = {_module_of(path) for path in old} | {_module_of(path) for path in new}
     left = dict(new)
     for path, text in sorted(old.items()):
@@ -103,7 +103,7 @@ def differences(old: dict[str, str], new: dict[str, str], renames: Renames) -> I
 
 
 def _outline(text: str, path: str, renames: Renames | None, modules: set[str]) -> str:
-    """Write a program down in a form in which only what it does counts."""
+    """Return a normalized form of a program."""
     tree = _without_docstrings(ast.parse(text))
     module = _module_of(path)
     identifiers = renames.identifiers(module) if renames else {}
@@ -125,7 +125,7 @@ def _outline(text: str, path: str, renames: Renames | None, modules: set[str]) -
 
 
 class _Imports(ast.NodeTransformer):
-    """Replaces the imports of each block by a sorted list of what they import."""
+    """Replaces the imports of each block by a sorted list of resolved names."""
 
     def __init__(self, imported: dict[str, str], modules: set[str]) -> None:
         self._imported = imported
@@ -145,7 +145,7 @@ class _Imports(ast.NodeTransformer):
 
 
 def _bindings(node: ast.AST) -> list[tuple[str, str]]:
-    """The names that an import binds, each with what it stands for."""
+    """Return the names that an import binds, with their targets."""
     if isinstance(node, ast.Import):
         return [(one.asname or one.name.partition(".")[0], one.name) for one in node.names]
     if isinstance(node, ast.ImportFrom) and node.module is not None:
@@ -179,7 +179,7 @@ def _module_of(path: str) -> str:
 
 
 def _python_files(revision: str) -> dict[str, str]:
-    """The Python files of a revision, by their paths."""
+    """Return the Python files of a revision, by path."""
     archive = subprocess.run(["git", "archive", revision], capture_output=True, check=True).stdout
     with tarfile.open(fileobj=BytesIO(archive)) as files:
         return {

@@ -1,4 +1,4 @@
-"""From the moments at which tasks began to rates and steps."""
+"""Rates and steps, computed from the start times of tasks."""
 
 from __future__ import annotations
 

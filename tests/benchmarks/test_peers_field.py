@@ -1,4 +1,4 @@
-"""Who is measured, and how much of it."""
+"""Selection and scale of the measured systems."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who used the cores while something was measured."""
+"""CPU use of other processes during a measurement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A report as a table and as a drawing."""
+"""A report as a table and as a chart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names and versions, from what programs say of themselves."""
+"""Names and versions, parsed from the output of programs."""
 
 from __future__ import annotations
 

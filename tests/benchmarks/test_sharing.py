@@ -1,4 +1,4 @@
-"""What the benchmarks of sharing are made of."""
+"""Parts of the fairness benchmarks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How cost grows with size, from what was measured."""
+"""Growth of cost with size, computed from measurements."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.benchmarks.reports import a_report
 
 
 def a_visit(speed: float = 1_000.0, p50_ms: float = 5.0, cpu_us: float = 100.0, foreign_cores: float = 0.0) -> Visit:
-    """A visit at which this was seen."""
+    """A visit with these measurements."""
     return Visit(
         tasks_per_s=speed, cpu_us=cpu_us, store_cpu_us=100.0, p50_ms=p50_ms, p95_ms=9.0, foreign_cores=foreign_cores
     )
@@ -26,7 +26,7 @@ def a_series(*visits: tuple[int, list[Visit]]) -> Series:
 
 
 def a_report_of(series: Series) -> Report:
-    """A run with one dimension."""
+    """A report with one dimension."""
     return Report(
         began_at="2026-11-17 12:00 UTC", seconds=600.0, machine=a_report([]).machine, store={}, tasks=5_000, probes=60,
         visits=3, worst=worst_of([series]), within=is_within([series]), series=[series],

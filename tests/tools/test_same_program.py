@@ -1,4 +1,4 @@
-"""What counts as the same program, and what does not."""
+"""What `same_program` accepts and rejects."""
 
 from __future__ import annotations
 
