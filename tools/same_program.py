@@ -4,7 +4,7 @@ Both revisions are parsed. The mapping is applied to the old one, docstrings are
 syntax trees are compared. Each file that differs is printed, and the exit code is 1. A mapping has one line per rename:
 
     module mainspring.core.queues mainspring.core.fairness.fair_queues
-    name   mainspring.shard kin affinity
+    name   mainspring.shard lines queues
 
 A `module` line moves a file, and renames the module in imports and in strings. A `name` line renames an identifier in
 all modules whose dotted name begins with the given one; `*` matches every file.

@@ -138,7 +138,7 @@ def test_file_changes_are_applied_at_runtime(folder: Folder) -> None:
     with folder.client() as client:
         until(lambda: {one.job for one in client.schedules()} == {"other"}, "what is gone is not scheduled")
         assert [run.state for run in client.runs(q="state:failed job:other")] == []
-    until((folder.root / "copied/.schedule-state.archive.json").exists, "its state is put aside")
+    until((folder.root / "copied/.schedule-state.archive.json").exists, "its state is archived")
     assert folder.stop() == 0
 
 

@@ -15,7 +15,7 @@ from mainspring.protocol.errors import InvalidFile
 INSIDE = "what runs in a container is said inside of `container`"
 NAMES = "there is only item and outputs and params and partition and run and task and total and window"
 FILE = """\
-name: errands
+name: calls
 tasks:
   - id: ping
     http: https://example.com/ping
@@ -72,7 +72,7 @@ def test_a_job_file_can_have_http_calls_and_containers() -> None:
 
 def test_a_pipeline_can_have_them_and_they_do_not_run_in_its_directory() -> None:
     """It is on the worker's machine: a container does not see it."""
-    text = FILE.replace("name: errands\n", "") + "  - {id: here, run: ls}\n"
+    text = FILE.replace("name: calls\n", "") + "  - {id: here, run: ls}\n"
     *errands, here = works_of(read_pipeline(text, "p/pipeline.yaml", directory="/pipelines/p", local_zone="UTC").job)
     assert [work.get("directory") for work in errands] == [None] * 4
     assert here["directory"] == "/pipelines/p"

@@ -8,17 +8,17 @@ from tools.same_program import Renames, differences
 
 OLD = {
     "src/mainspring/core/queues.py": (
-        '"""Who is next."""\n\nfrom mainspring import wire\nfrom mainspring.core import kin\n\n'
-        "def near(kin_of: int) -> object:\n    return kin.near(kin_of), wire.Offer\n"
+        '"""Who is next."""\n\nfrom mainspring import wire\nfrom mainspring.core import locality\n\n'
+        "def near(task_of: int) -> object:\n    return locality.near(task_of), wire.Offer\n"
     ),
-    "src/mainspring/core/kin.py": 'def near(task: int) -> str:\n    """A doc."""\n    return "mainspring.core.kin"\n',
+    "src/mainspring/core/locality.py": 'def near(task: int) -> str:\n    """A doc."""\n    return "mainspring.core.locality"\n',
     "src/mainspring/wire.py": "class Offer: ...\n",
 }
 RENAMES = Renames(
     [
         "# a comment",
         "module mainspring.core.queues mainspring.core.fairness.fair_queues",
-        "module mainspring.core.kin mainspring.core.placement.affinity",
+        "module mainspring.core.locality mainspring.core.placement.affinity",
         "module mainspring.wire mainspring.protocol.wire",
         "name mainspring.core near affinity_of",
     ]
@@ -27,7 +27,7 @@ NEW = {
     "src/mainspring/core/fairness/fair_queues.py": (
         '"""Fair queues: the order of tenants."""\n\nfrom mainspring.core.placement import affinity\n'
         "from mainspring.protocol import wire as messages\n\n"
-        "# comment\ndef affinity_of(kin_of: int) -> object:\n    return affinity.affinity_of(kin_of), messages.Offer\n"
+        "# comment\ndef affinity_of(task_of: int) -> object:\n    return affinity.affinity_of(task_of), messages.Offer\n"
     ),
     "src/mainspring/core/fairness/__init__.py": '"""Who is next."""\n',
     "src/mainspring/core/placement/affinity.py": (
@@ -45,7 +45,7 @@ def test_moves_renames_docstrings_and_comments_are_ignored() -> None:
     ("path", "was", "becomes"),
     [
         ("src/mainspring/core/fairness/fair_queues.py", "messages.Offer", "messages.Register"),
-        ("src/mainspring/core/fairness/fair_queues.py", "(kin_of)", "(kin_of + 1)"),
+        ("src/mainspring/core/fairness/fair_queues.py", "(task_of)", "(task_of + 1)"),
         ("src/mainspring/core/fairness/fair_queues.py", "protocol import wire", "protocol import rest"),
         ("src/mainspring/core/placement/affinity.py", "placement.affinity", "placement.other"),
         ("src/mainspring/core/placement/affinity.py", "affinity_of", "near"),
