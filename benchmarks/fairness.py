@@ -1,7 +1,7 @@
-"""Whether a fleet is shared as was agreed: by weight, without a flood being felt, and with guarantees given back.
+"""Fair sharing: shares by weight, isolation from a flood of another tenant, and reclaim of guarantees.
 
-Everything is real but the processes: engine, store and messages; workers are played, and their tasks take as long as
-they say. Three measurements, each on a store of its own:
+Engine, store and messages are real; workers are virtual, and tasks take their declared time. Three measurements, each
+on its own store:
 
 - Ten tenants of unequal weight, tasks of 1 to 4 cores that take half a second to three, more of everybody's than the
   fleet can hold. What each has, as its dominant share over time, is compared with what its weight gives it.

@@ -7,7 +7,7 @@
 3. An abnormal end of a group fails the run: nothing collected, an internal error, an interruption.
 4. Ctrl-C ends pytest and all its processes, even if the shell that started this ignores it.
 
-The last line is `N passed, N failed`, with `, N skipped` if there are any. A group that failed as a whole counts as one.
+The last line is `N passed, N failed`, with `, N skipped` if there are any. A group that failed as a whole is one.
 """
 
 from __future__ import annotations

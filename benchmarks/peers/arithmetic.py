@@ -1,4 +1,4 @@
-"""From moments to figures. Nothing here asks the time or reads anything."""
+"""Compute figures from start times. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from benchmarks.measure import percentile
 
 _WARMING = 0.1
-"""This part of a drain does not count: workers start one after another, and the first tasks do not find them all."""
+"""Excluded share of a drain: workers start one after another, and the first tasks run before all are up."""
 
 
 def steady_rate(moments: Sequence[float], ended_at: float | None = None) -> float | None:
@@ -33,7 +33,7 @@ def whole_rate(moments: Sequence[float]) -> float | None:
 
 
 def missing(moments: Sequence[float]) -> int:
-    """How many have not begun."""
+    """Number of tasks that have not started."""
     return sum(1 for moment in moments if moment <= 0)
 
 
@@ -48,5 +48,5 @@ def in_milliseconds(seconds: Sequence[float], percent: float) -> float | None:
 
 
 def rounded(value: float) -> float:
-    """With three digits that mean something; the rest is noise."""
+    """Rounded to three significant digits; the rest is noise."""
     return float(f"{value:.3g}")

@@ -1,4 +1,4 @@
-"""A report as a drawing: a bar for each system, on logarithmic scales, in SVG that needs nothing else."""
+"""A report as a chart: a bar per system, on logarithmic scales, as standalone SVG."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HEAD = 44
 FOOT = 24
 _LINE = 16
 _LONGEST_LINE = 130
-"""So many small letters fit on a line."""
+"""Maximum number of small characters per line."""
 STYLE = (
     "text{font:13px sans-serif;fill:#333}.title{font-weight:bold;font-size:15px}.tick{fill:#777;font-size:11px}"
     ".grid{stroke:#ddd}.line{fill:none;stroke-width:2}.limit{stroke:#b22222;stroke-dasharray:6 4}"

@@ -1,4 +1,4 @@
-"""Speaks with a program that runs inside a system's environment (see `programs/answering.py`)."""
+"""Communication with a program that runs in a system's environment (see `programs/answering.py`)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Answer(NamedTuple):
 
 
 class Driver:
-    """A program that can be asked to do things."""
+    """A program that executes commands."""
 
     def __init__(self, processes: Processes, words: Words) -> None:
         self._processes = processes
@@ -43,7 +43,7 @@ class Driver:
         return self._process.pid
 
     def ask(self, action: str, **values: int) -> Answer:
-        """Have it do something, and wait for the answer."""
+        """Send a command, and wait for the response."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps({"do": action, **values}) + "\n")
@@ -58,7 +58,7 @@ class Driver:
         readable, _, _ = select.select([self._process.stdout], [], [], seconds)
         line = self._process.stdout.readline() if readable else ""
         if not line:
-            if readable:  # it has closed its end, so it is about to be gone
+            if readable:  # it has closed its end, so it is about to exit
                 self._process.wait(timeout=READY_SECONDS)
             self._processes.check()
             raise Trouble(f"the driver did not answer in {seconds:.0f} s")

@@ -1,7 +1,7 @@
-"""An environment of its own for each system: made once, kept from run to run, made again when its packages change.
+"""One environment per system: created once, kept between runs, recreated when its packages change.
 
-Packages come from wherever pip and npm of this machine are set to get them; nothing here names a place. A kept
-environment stays as it is: to measure newer versions, remove its folder.
+Packages come from the indexes that pip and npm are configured for. A kept environment is not updated: to measure newer
+versions, delete its directory.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ASK_VERSIONS = (
     "print(json.dumps({n: m.version(n) for n in sys.argv[1:]}))"
 )  # fmt: skip
 _UNTOLD = {"DO_NOT_TRACK": "1", "SCARF_ANALYTICS": "false"}
-"""Some packages tell their makers that they were installed, unless they are asked not to."""
+"""Opt out of telemetry of some packages."""
 _LAST_LETTERS = 2_000
 
 
@@ -69,7 +69,7 @@ def environment_of(peer: Peer, under: Path) -> Environment:
         began = time.monotonic()
         _install(peer, folder)
         seconds = time.monotonic() - began
-        # Written last: an installation that was broken off is done again.
+        # Written last: an interrupted installation is repeated.
         stamp.write_text(json.dumps({"wanted": wanted, "seconds": round(seconds, 1)}))
     return Environment(folder, seconds, _versions(peer, folder))
 

@@ -1,7 +1,7 @@
-"""Who used the cores: the system that is measured, we who measure it, or somebody else.
+"""CPU use by the measured system, by the benchmark, and by other processes.
 
-A figure during which somebody else used a quarter of a core or more is marked. It may still be right, but it has to be
-measured again on a quiet machine before anybody compares it.
+A figure is marked if other processes used a quarter of a core or more. It may still be correct, but has to be measured
+again on an idle machine before it is compared.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A report as a table for people, in Markdown or plain."""
+"""A report as a table, in Markdown or plain text."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LEGEND = (
 
 
 def markdown(report: Report) -> str:
-    """Everything, as a page would have it."""
+    """The complete report as a page."""
     parts = [
         _about(report),
         markdown_table(["system", "store", *COLUMNS.values()], map(_cells, _ordered(report.rows))),
@@ -47,7 +47,7 @@ def markdown(report: Report) -> str:
 
 
 def plain(report: Report) -> str:
-    """The figures alone, in columns for a terminal."""
+    """The figures as columns for a terminal."""
     head = ["system", *COLUMNS.values()]
     rows = [[cells[0], *cells[2:]] for cells in map(_cells, _ordered(report.rows))]
     widths = [max(len(line[number]) for line in [head, *rows]) for number in range(len(head))]
@@ -104,7 +104,7 @@ def _end(text: str) -> str:
 
 
 def _ordered(rows: Iterable[Row]) -> list[Row]:
-    """The fastest first."""
+    """Sort by throughput, fastest first."""
     return sorted(rows, key=lambda row: -_speed(row))
 
 

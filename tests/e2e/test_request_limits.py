@@ -30,12 +30,13 @@ SECONDS_OF_SOAK = 6.0
 LEEWAY = 1.25
 """A server may use a granted slot a little later."""
 TRUE_TO_FALSE = 9
-"""Accepted retries per rejected retry, at least. Each server computes delays from its own queue, as if the other had as
-many waiting clients, so together they can't always keep them: 52 of 721 waits in 5 rounds with simultaneous arrivals."""
+"""Accepted retries per rejected retry, at least. Each server computes delays from its own queue, as if the other had
+as many waiting clients, so together they can't always keep them: 52 of 721 waits in 5 rounds with simultaneous
+arrivals."""
 ROUNDS = 3
-"""If the machine stalls for half a second, all delays promised for that time are wrong: 34 of 117 in one run, and 77 runs
-accepted within two seconds were created within one. So one of several rounds has to be accurate; the number of accepted
-requests is checked in all rounds in which the servers shared their counts. Delays are checked in the soak."""
+"""If the machine stalls for half a second, all delays promised for that time are wrong: 34 of 117 in one run, and 77
+runs accepted within two seconds were created within one. So one of several rounds has to be accurate; accepted
+requests are counted in all rounds in which the servers shared their counts. Delays are checked in the soak."""
 AT_ONCE = 32
 """Concurrent submitters of runs with a quota and a group."""
 ALONE = "rates.unavailable"

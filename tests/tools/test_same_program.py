@@ -8,17 +8,17 @@ from tools.same_program import Renames, differences
 
 OLD = {
     "src/mainspring/core/queues.py": (
-        '"""Who is next."""\n\nfrom mainspring import wire\nfrom mainspring.core import locality\n\n'
-        "def near(task_of: int) -> object:\n    return locality.near(task_of), wire.Offer\n"
+        '"""Who is next."""\n\nfrom mainspring import wire\nfrom mainspring.core import near\n\n'
+        "def near(task_of: int) -> object:\n    return near.near(task_of), wire.Offer\n"
     ),
-    "src/mainspring/core/locality.py": 'def near(task: int) -> str:\n    """A doc."""\n    return "mainspring.core.locality"\n',
+    "src/mainspring/core/near.py": 'def near(task: int) -> str:\n    """A doc."""\n    return "mainspring.core.near"\n',
     "src/mainspring/wire.py": "class Offer: ...\n",
 }
 RENAMES = Renames(
     [
         "# a comment",
         "module mainspring.core.queues mainspring.core.fairness.fair_queues",
-        "module mainspring.core.locality mainspring.core.placement.affinity",
+        "module mainspring.core.near mainspring.core.placement.affinity",
         "module mainspring.wire mainspring.protocol.wire",
         "name mainspring.core near affinity_of",
     ]
