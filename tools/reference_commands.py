@@ -15,13 +15,13 @@ from tools.markdown import code, table
 _BEGINNING = """\
 # Commands
 
-What `mainspring COMMAND --help` says, of every command. [The command line](cli.md) says what they have in common: how
-things are named, which server is asked, how results are printed, exit codes, and the files that are submitted.
+The output of `mainspring COMMAND --help` for every command. [The command line](cli.md) describes what they have in
+common: names, server selection, output formats, exit codes, and submitted files.
 """
 _SHARED_BEGINNING = """\
-## Options of many commands
+## Common options
 
-A command that has one of these lists it by its name only.
+Commands with one of these options list it by name only.
 """
 _EXAMPLES = "\b\nExamples:\n"
 _MANY = 20
@@ -102,11 +102,11 @@ def _explained(option: click.Option) -> str:
     """Return the description and the default of an option."""
     words = option.help or ""
     if option.required:
-        words += " Must be said."
+        words += " Required."
     if option.multiple:
-        words += " May be said several times."
+        words += " Repeatable."
     if isinstance(option.default, str | int | float) and not option.is_flag:
-        words += f" {code(str(option.default))} unless said."
+        words += f" Default: {code(str(option.default))}."
     return words
 
 

@@ -11,13 +11,13 @@ from tools.markdown import code, table
 _BEGINNING = """\
 # Pipeline files
 
-A directory with a `pipeline.yaml` is a pipeline. `mainspring validate` checks files, `mainspring plan` says when they
-run, `mainspring schema pipeline` prints this page as a JSON Schema for editors. The [guide](../guides/folder.md) has
-examples.
+A directory with a `pipeline.yaml` is a pipeline. `mainspring validate` checks files, `mainspring plan` shows when they
+run, and `mainspring schema pipeline` prints this page as a JSON Schema for editors. The [guide](../guides/folder.md)
+has examples.
 
-Every field is optional, but for one of `tasks` and `map`. An unknown field is an error. Lengths are written `30s`,
-`10m`, `1h30m`; sizes `512Mi`, `2G`. `defaults` takes the fields of tasks that can be the same for all of them. Fields
-of the strict form, which programs send ([routes](routes.md)), are taken as well, and are not listed here.
+All fields are optional, except one of `tasks` and `map`. An unknown field is an error. Durations are written `30s`,
+`10m`, `1h30m`; sizes `512Mi`, `2G`. `defaults` takes task fields that apply to all tasks. Fields of the strict form,
+which programs send ([routes](routes.md)), are also accepted, and not listed here.
 """
 _STRICT = "strict form"
 _REPEATED = "defaults"
@@ -33,7 +33,7 @@ def pipeline_page() -> str:
             for name, field in fields
             if _STRICT not in (said := str(field.get("description", "")))
         ]
-        lines += [f"## {heading}", "", *table(["Field", "Value", "What it is"], rows)]
+        lines += [f"## {heading}", "", *table(["Field", "Value", "Description"], rows)]
     return "\n".join(lines)
 
 

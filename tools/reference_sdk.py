@@ -22,16 +22,14 @@ from tools.markdown import code, first_sentence
 _BEGINNING = """\
 # The SDK
 
-What `mainspring` and `mainspring.testing` have, with the first sentence of what each says of itself; `help()` says the
-rest. [A job in Python](../guides/python-jobs.md) shows how it fits together. Errors are on [their page](errors.md).
+The exports of `mainspring` and `mainspring.testing`, with the first sentence of each docstring; `help()` shows the
+rest. [A job in Python](../guides/python-jobs.md) is the guide. For errors, see [Errors](errors.md).
 """
-_CLIENTS = (
-    "`AsyncClient` is made in the same way and has the same methods: each is awaited, an iterator is for `async for`."
-)
+_CLIENTS = "`AsyncClient` has the same constructor and methods; they are awaited, and iterators are for `async for`."
 _EXPORTED: Sequence[tuple[str, Sequence[str]]] = (
     ("Jobs and tasks", ("task", "Task", "job", "Job", "Retry", "serve")),
-    ("When a job runs", ("every", "cron", "once", "on_event", "after")),
-    ("Inside of a task", ("current", "Context", "TaskError")),
+    ("Schedules", ("every", "cron", "once", "on_event", "after")),
+    ("Inside a task", ("current", "Context", "TaskError")),
     ("A folder of pipelines", ("PipelineScheduler",)),
     ("Clients", ("Client",)),
 )
@@ -50,13 +48,13 @@ def sdk_page() -> str:
     told = {name for _, names in _EXPORTED for name in names} | {_TOLD_BY_CLIENT}
     untold = {name for name in mainspring.__all__ if not name.startswith("_")} ^ told
     if untold:
-        raise ValueError(f"tools/reference_sdk.py does not say where {sorted(untold)} belong")
+        raise ValueError(f"tools/reference_sdk.py has no section for {sorted(untold)}")
     lines = [_BEGINNING]
     for heading, names in _EXPORTED:
         lines += _section(heading, [getattr(mainspring, name) for name in names])
     lines += [_CLIENTS, ""]
     lines += _section("Options", _OPTIONS)
-    lines += _section("What they give", _RESULTS)
+    lines += _section("Results", _RESULTS)
     lines += _section("mainspring.testing", [getattr(testing, name) for name in _FOR_TESTS])
     return "\n".join(lines)
 

@@ -179,12 +179,12 @@ def _stop(number: int, _frame: FrameType | None) -> None:
 
 def main() -> None:
     """Run both groups, repeat failures, and print the summary."""
-    parser = argparse.ArgumentParser(description="Run all tests but the soak, in two groups.", allow_abbrev=False)
-    parser.add_argument("-n", dest="processes", default="2", help="processes that each group is spread over")
+    parser = argparse.ArgumentParser(description="Run all tests except the soak, in two groups.", allow_abbrev=False)
+    parser.add_argument("-n", dest="processes", default="2", help="number of processes per group")
     parser.add_argument("-m", dest="marks", help=argparse.SUPPRESS)
     options, arguments = parser.parse_known_args()
     if options.marks is not None:
-        parser.error("the groups choose by -m: run pytest itself, or choose by -k or a path")
+        parser.error("-m is used by the groups: run pytest directly, or select with -k or a path")
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
     try:

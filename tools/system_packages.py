@@ -18,12 +18,12 @@ _APT = ["apt-get", "-qq", "-o", "Dpkg::Use-Pty=0"]
 
 def main() -> None:
     """Install missing packages, or list them."""
-    _say(f"Checking for programs that tests run: {', '.join(PACKAGES)}")
+    _say(f"Checking for programs that tests need: {', '.join(PACKAGES)}")
     missing = [package for program, package in PACKAGES.items() if shutil.which(program) is None]
     if not missing:
         return
     if shutil.which("apt-get") is None or os.geteuid() != 0:
-        sys.exit(f"The tests run programs that are not here. As root: apt-get install {' '.join(missing)}")
+        sys.exit(f"The tests need missing programs. As root, run: apt-get install {' '.join(missing)}")
     _say(f"Installing {', '.join(missing)} with apt-get (about a minute)")
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for words in (["update"], ["install", "--yes", "--no-install-recommends", *missing]):

@@ -14,7 +14,7 @@ ANSWER_SECONDS = 300.0
 
 
 class Answer(NamedTuple):
-    """What was done, and when, by the clock that everybody shares."""
+    """A response, with its times on the shared monotonic clock."""
 
     began_at: float
     ended_at: float
@@ -22,7 +22,7 @@ class Answer(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """How long it took."""
+        """Duration in seconds."""
         return self.ended_at - self.began_at
 
 
@@ -39,7 +39,7 @@ class Driver:
 
     @property
     def pid(self) -> int:
-        """The number of the process."""
+        """The process id."""
         return self._process.pid
 
     def ask(self, action: str, **values: int) -> Answer:

@@ -34,31 +34,31 @@ _LAST_LETTERS = 2_000
 
 
 class Environment(NamedTuple):
-    """Where a system is installed, and what was needed for it."""
+    """Where a system is installed."""
 
     folder: Path
     seconds: float
-    """How long the installation took, when it was made."""
+    """Duration of the installation."""
     versions: dict[str, str]
 
     @property
     def programs(self) -> Path:
-        """Where its commands are."""
+        """Directory of its commands."""
         return self.folder / "bin"
 
     @property
     def modules(self) -> Path:
-        """Where its packages from npm are."""
+        """Directory of its npm packages."""
         return self.folder / "node_modules"
 
 
 def default_folder() -> Path:
-    """Where environments are kept unless another place is named: in the user's cache."""
+    """Default directory of environments, in the user's cache."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mainspring" / "peers"
 
 
 def environment_of(peer: Peer, under: Path) -> Environment:
-    """The environment of a system; it is made if it is not there. Raises Trouble with the last words of pip or npm."""
+    """Return the environment of a system; create it if needed. Raises Trouble with the last output of pip or npm."""
     folder = under / peer.name
     wanted = [*peer.packages, *peer.modules, *([(ROOT / peer.lock).read_text()] if peer.lock else [])]
     stamp = folder / _STAMP
@@ -75,7 +75,7 @@ def environment_of(peer: Peer, under: Path) -> Environment:
 
 
 def bare_name(requirement: str) -> str:
-    """The name of a package, without extras and versions: `celery` for `celery[redis]>=5`."""
+    """Return the name of a package, without extras and versions: `celery` for `celery[redis]>=5`."""
     found = re.match(r"(@[\w.-]+/)?[\w.-]+", requirement)
     if found is None:
         raise ValueError(f"not a package: {requirement}")

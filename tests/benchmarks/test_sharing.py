@@ -22,7 +22,7 @@ def test_each_shape_is_decided_once() -> None:
 
 
 async def test_the_cost_of_groups_is_in_the_drain(tmp_path: Path) -> None:
-    """A share and an allowance are asked for, and nothing waits for ever."""
+    """A limit share and a rate grant are requested, and no task waits indefinitely."""
     store = SqliteStore.open(tmp_path / "store.db", clock=MachineClock())
     await set_rules(store, ["acme"])
     await submit(store, 20, ["acme"], spec=SHARED)

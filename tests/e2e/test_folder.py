@@ -161,7 +161,7 @@ def sleep_between_runs(folder: Folder, name: str) -> tuple[list[FireView], int] 
 
     None if a run was active when it stopped: a window may have fired at the last moment.
     """
-    until(lambda: next(fire for fire in fires_of(folder, name) if fire.run_id).run_state, "its latest run is over")
+    until(lambda: next(fire for fire in fires_of(folder, name) if fire.run_id).run_state, "its latest run has ended")
     folder.signal(signal.SIGSTOP)
     stopped_at = datetime.now(UTC)
     asleep = subprocess.run(["sleep", "5"], check=False)
@@ -171,7 +171,7 @@ def sleep_between_runs(folder: Folder, name: str) -> tuple[list[FireView], int] 
     def since() -> list[FireView]:
         return [fire for fire in fires_of(folder, name)[::-1] if fire.last_window_at > stopped_at]
 
-    until(lambda: len(since()) > 3, "what was missed is on record, and it goes on")
+    until(lambda: len(since()) > 3, "missed windows are recorded, and the schedule continues")
     seen = sorted(fires_of(folder, name), key=lambda fire: fire.window_at)
     slept_at = next(place for place, fire in enumerate(seen) if fire.last_window_at > stopped_at)
     before = [fire for fire in seen[:slept_at] if fire.run_id]

@@ -108,7 +108,7 @@ def test_kill_9_at_random_moments(tmp_path: Path, soak_scale: float) -> None:
             for name in PIPELINES:
                 until(
                     lambda name=name: folder.state(name)["stats"]["totalRuns"] > before[name],  # type: ignore[misc]
-                    f"{name} goes on",
+                    f"{name} continues",
                 )
             steps = {"every-second": 1, "long": 3, "graph": 2}
             for name, schedule in names.items():

@@ -218,11 +218,11 @@ def test_too_many_tasks_pause_the_run_with_an_alert_until_it_ends(shared: Shared
     job = client.submit_job({"name": "wide", "tasks": [each]})
     run = client.submit(job.id, params={"items": 10_001})
     until(lambda: client.run(run.id).state == "PAUSED", "the run is paused")
-    until(told, "somebody is told")
+    until(told, "a notification is sent")
     assert (told()[0]["kind"], told()[0]["state"]) == ("fan_out_limit", "firing")
     client.cancel_run(run.id)
     assert ended(client, run.id).state == "CANCELLED"
-    until(lambda: len(told()) > 1, "they hear that it is over")
+    until(lambda: len(told()) > 1, "a notification of the end is sent")
     assert [one["state"] for one in told()] == ["firing", "resolved"]
     assert [alert.resolved_at is not None for alert in client.alerts(is_open=None)] == [True]
 

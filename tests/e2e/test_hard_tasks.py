@@ -77,7 +77,7 @@ def test_a_task_that_prints_too_much_does_not_fill_the_disk(town: Town, server: 
     """WRK-8: captured and capped, without blocking the task."""
     kept_before = kept_by(town)
     with server.client() as client:
-        text = f"yes 'a line that nobody needs, and a billion like it' | head -c {size}; echo end"
+        text = f"yes 'one of a billion useless lines' | head -c {size}; echo end"
         run = submit(client, one_task({"shell": text}))
         assert ended(client, run.id).state == "SUCCEEDED"
         (task,) = tasks_of(client, run.id)

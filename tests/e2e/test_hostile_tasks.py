@@ -172,7 +172,7 @@ def test_out_of_memory_is_retried_with_more_memory(arena: Arena) -> None:
 def test_a_log_flood(arena: Arena, level: str) -> None:
     """At every level, output beyond the cap is dropped and counted."""
     with arena.neighbour(level):
-        run = arena.attack(level, "yes 'a line that nobody needs' | head -c 60000000; echo end")
+        run = arena.attack(level, "yes 'a useless line of output' | head -c 60000000; echo end")
         assert ended(arena.client, run.id).state == "SUCCEEDED"
     log = arena.log(run)
     assert len(log) < 17 * 1024 * 1024

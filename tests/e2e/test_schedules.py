@@ -49,7 +49,7 @@ def client(server: Server, tenant: str) -> Iterator[Client]:
     with server.client(tenant) as one:
         yield one
         for schedule in one.schedules():
-            one.pause_schedule(schedule.name, "the test is over")
+            one.pause_schedule(schedule.name, "end of the test")
 
 
 def every_second(name: str = "tick", **more: object) -> Json:
@@ -172,7 +172,7 @@ def test_a_failing_schedule_is_disabled_with_an_alert(client: Client) -> None:
     client.submit_job({"name": "tick", "tasks": [{"name": "tick", "work": {"shell": "exit 2"}, "max_attempts": 1}]})
     client.create_schedule(every_second(max_active=5, max_consecutive_failures=2))
     until(lambda: client.schedule("tick").state == "disabled", "the schedule is disabled")
-    until(lambda: "schedule_disabled" in {alert.kind for alert in client.alerts()}, "somebody is told")
+    until(lambda: "schedule_disabled" in {alert.kind for alert in client.alerts()}, "an alert is raised")
     assert client.schedule_changes("tick")[0].act == "disabled"
 
 

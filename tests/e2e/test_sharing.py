@@ -64,7 +64,7 @@ def leads(server: Server) -> bool:
 
 def leader_first(*servers: Server) -> list[Server]:
     """The servers, leader first."""
-    (leader,) = until(lambda: [server for server in servers if leads(server)], "somebody leads")
+    (leader,) = until(lambda: [server for server in servers if leads(server)], "a server leads")
     return [leader, *(server for server in servers if server is not leader)]
 
 

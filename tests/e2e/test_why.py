@@ -49,7 +49,7 @@ def test_unschedulable_tasks_never_start_and_queued_tasks_get_advice(tmp_path: P
             client.submit_job(job("thumbs", {"shell": "exit 0"}, labels={"gpu": "a100"}))
             thumbs = client.submit("thumbs").id
             (gpu,) = in_state(client, thumbs, "QUEUED", 1)
-            until(lambda: _is_never(client.diagnosis("tasks", gpu.id)), "nobody else is expected")
+            until(lambda: _is_never(client.diagnosis("tasks", gpu.id)), "no other worker is expected")
 
             running = start(client, job("busy", waiting_for(gate)))
             in_state(client, running, "RUNNING", 1)
@@ -95,7 +95,7 @@ def test_while_the_leader_is_suspended_another_server_reports_the_age_and_no_adv
             asked.append(client.diagnosis("tasks", task.id))
             return asked[-1].by == "leader"
 
-        until(ask, "somebody else leads")
+        until(ask, "another server leads")
         after = verdict_on(client, task.id, "NO_MATCHING_WORKER")
     first.signal(signal.SIGCONT)
 

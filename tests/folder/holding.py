@@ -21,10 +21,10 @@ print("held", flush=True)
 for line in sys.stdin:
     match line.strip():
         case "beat":
-            print(lock.beat(), flush=True)
+            print(lock.renew(), flush=True)
         case "beat on":
             print("beating", flush=True)
-            while lock.beat():
+            while lock.renew():
                 pass
         case "spawn":
             nowhere = subprocess.DEVNULL

@@ -79,7 +79,7 @@ def test_the_lock_file_names_the_holder_in_the_documented_format(
     began = written_time(clock.wall())
     assert content(tmp_path) == {"pid": os.getpid(), "hostname": HERE, "startedAt": began, "heartbeat": began}
     clock.advance(10)
-    assert lock.beat()
+    assert lock.renew()
     assert content(tmp_path)["startedAt"] == began
     assert content(tmp_path)["heartbeat"] == written_time(clock.wall())
 
@@ -111,11 +111,11 @@ def test_a_released_folder_is_free_without_leftovers(tmp_path: Path, lock: Folde
         assert holder.ask("release") == "released"
         assert list(tmp_path.iterdir()) == []
         lock.acquire()
-        assert lock.beat()
+        assert lock.renew()
     lock.release()
     lock.release()
     assert list(tmp_path.iterdir()) == []
-    assert not lock.beat()
+    assert not lock.renew()
 
 
 def test_of_many_concurrent_schedulers_one_gets_the_lock(tmp_path: Path, clock: FrozenClock) -> None:
@@ -141,7 +141,7 @@ def test_of_many_concurrent_schedulers_one_gets_the_lock(tmp_path: Path, clock: 
             thread.join()
 
         assert len(got) == 1
-        assert got[0].beat()
+        assert got[0].renew()
         got[0].release()
 
 
@@ -168,14 +168,14 @@ def test_a_child_of_a_killed_process_does_not_keep_the_lock(tmp_path: Path, lock
             lock.acquire()
         finally:
             os.kill(child, signal.SIGKILL)
-    assert lock.beat()
+    assert lock.renew()
 
 
 def test_a_reused_process_id_is_not_a_holder(tmp_path: Path, lock: FolderLock, clock: FrozenClock) -> None:
     """The parent process is alive and never held the lock."""
     left_behind(tmp_path, clock, pid=os.getppid())
     lock.acquire()
-    assert lock.beat()
+    assert lock.renew()
 
 
 def test_a_kill_at_any_moment_leaves_a_file_that_parses(tmp_path: Path) -> None:
@@ -326,10 +326,10 @@ def test_a_holder_detects_that_its_lock_was_removed(tmp_path: Path, lock: Folder
     """It does not touch the new lock."""
     lock.acquire()
     (tmp_path / LOCK_FILE).unlink()
-    assert not lock.beat()
+    assert not lock.renew()
 
     with holding(tmp_path) as holder:
-        assert not lock.beat()
+        assert not lock.renew()
         lock.release()
         assert content(tmp_path)["pid"] == holder.pid
         assert holder.ask("beat") == "True"
@@ -339,7 +339,7 @@ def test_a_holder_detects_that_its_record_was_overwritten(tmp_path: Path, lock: 
     """A program that ignores the kernel lock takes the folder, and its file stays."""
     lock.acquire()
     left_behind(tmp_path, clock, hostname="elsewhere", pid=7)
-    assert not lock.beat()
+    assert not lock.renew()
     lock.release()
     assert content(tmp_path)["hostname"] == "elsewhere"
 
@@ -351,7 +351,7 @@ def test_removing_the_folder_ends_the_lock(tmp_path: Path, clock: FrozenClock) -
     lock.acquire()
     (tmp_path / "folder" / LOCK_FILE).unlink()
     (tmp_path / "folder").rmdir()
-    assert not lock.beat()
+    assert not lock.renew()
     lock.release()
 
 
@@ -388,5 +388,5 @@ def test_without_kernel_locks_heartbeat_and_process_decide(
     with capture_logs() as logs:
         other.acquire()
     assert [entry["event"] for entry in logs] == ["lock.by_heartbeat_only", "lock.taken_over"]
-    assert other.beat()
+    assert other.renew()
     other.release()

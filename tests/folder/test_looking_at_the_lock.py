@@ -34,7 +34,7 @@ def test_a_folder_is_locked_while_the_lock_is_held_and_checking_does_not_touch_i
     before = (tmp_path / LOCK_FILE).read_bytes()
 
     assert is_held(tmp_path, NOW + timedelta(days=1)), "however long it was silent"
-    assert ((tmp_path / LOCK_FILE).read_bytes(), lock.beat()) == (before, True)
+    assert ((tmp_path / LOCK_FILE).read_bytes(), lock.renew()) == (before, True)
     lock.release()
     assert not is_held(tmp_path, NOW)
 

@@ -221,7 +221,7 @@ class Folder(RuleBasedStateMachine):
         owned = {one.state[0] for one in self.directories.values() if one.state is not None}
         for name, job in self.server.items():
             base = name.removesuffix("-event")
-            assert base in owned or name in kept, f"{name} belongs to nobody"
+            assert base in owned or name in kept, f"{name} has no owner"
             if base in owners:
                 assert [job] == owners[base], f"{name} runs the job of another directory"
         for path, one in self.directories.items():

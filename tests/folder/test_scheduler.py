@@ -159,7 +159,7 @@ async def test_a_failing_listener_or_a_coroutine_stops_nothing(tmp_path: Path) -
         heard.set()
 
     def fails(_event: FolderEvent) -> None:
-        raise RuntimeError("a listener of somebody's")
+        raise RuntimeError("a failing listener")
 
     async with running(tmp_path, []) as scheduler:
         scheduler.on("execution:complete", fails)

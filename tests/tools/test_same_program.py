@@ -8,17 +8,17 @@ from tools.same_program import Renames, differences
 
 OLD = {
     "src/mainspring/core/queues.py": (
-        '"""Who is next."""\n\nfrom mainspring import wire\nfrom mainspring.core import near\n\n'
-        "def near(task_of: int) -> object:\n    return near.near(task_of), wire.Offer\n"
+        '"""Who is next."""\n\nfrom mainspring import wire\nfrom mainspring.core import spot\n\n'
+        "def near(task: int) -> object:\n    return spot.near(task), wire.Offer\n"
     ),
-    "src/mainspring/core/near.py": 'def near(task: int) -> str:\n    """A doc."""\n    return "mainspring.core.near"\n',
+    "src/mainspring/core/spot.py": 'def near(task: int) -> str:\n    """A doc."""\n    return "mainspring.core.spot"\n',
     "src/mainspring/wire.py": "class Offer: ...\n",
 }
 RENAMES = Renames(
     [
         "# a comment",
         "module mainspring.core.queues mainspring.core.fairness.fair_queues",
-        "module mainspring.core.near mainspring.core.placement.affinity",
+        "module mainspring.core.spot mainspring.core.placement.affinity",
         "module mainspring.wire mainspring.protocol.wire",
         "name mainspring.core near affinity_of",
     ]
@@ -27,7 +27,7 @@ NEW = {
     "src/mainspring/core/fairness/fair_queues.py": (
         '"""Fair queues: the order of tenants."""\n\nfrom mainspring.core.placement import affinity\n'
         "from mainspring.protocol import wire as messages\n\n"
-        "# comment\ndef affinity_of(task_of: int) -> object:\n    return affinity.affinity_of(task_of), messages.Offer\n"
+        "# comment\ndef affinity_of(task: int) -> object:\n    return affinity.affinity_of(task), messages.Offer\n"
     ),
     "src/mainspring/core/fairness/__init__.py": '"""Who is next."""\n',
     "src/mainspring/core/placement/affinity.py": (

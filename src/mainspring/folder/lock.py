@@ -77,7 +77,7 @@ class FolderLock:
                 return
         raise SchedulerLockError(f"{self._path} is contended: other schedulers keep taking it")
 
-    def beat(self) -> bool:
+    def renew(self) -> bool:
         """Write a heartbeat. False: the lock was lost, and the scheduler must stop at once."""
         if self._file is None or self._record is None or not self._is_ours():
             return False
