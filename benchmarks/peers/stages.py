@@ -170,7 +170,7 @@ def _enqueue(stand: Stand, action: str, first: int, count: int) -> Figure:
 
 
 def _watch(stand: Stand, tasks: int, before: Reading | None = None) -> Figures:
-    """Wait until all tasks have started and are recorded; CPU counts from the first start, or from an earlier reading."""
+    """Wait until all tasks have started and are recorded; CPU counts from the first start, or an earlier reading."""
     memory, look_at = 0, 0.0
     waiting, moved_at = tasks, time.monotonic()
     while True:

@@ -45,7 +45,7 @@ def test_moves_renames_docstrings_and_comments_are_ignored() -> None:
     ("path", "was", "becomes"),
     [
         ("src/mainspring/core/fairness/fair_queues.py", "messages.Offer", "messages.Register"),
-        ("src/mainspring/core/fairness/fair_queues.py", "(task_of)", "(task_of + 1)"),
+        ("src/mainspring/core/fairness/fair_queues.py", "(task)", "(task + 1)"),
         ("src/mainspring/core/fairness/fair_queues.py", "protocol import wire", "protocol import rest"),
         ("src/mainspring/core/placement/affinity.py", "placement.affinity", "placement.other"),
         ("src/mainspring/core/placement/affinity.py", "affinity_of", "near"),

@@ -1,4 +1,4 @@
-"""Airflow. `install` creates its tables and DAGs, other arguments are its own commands; without arguments it is the driver.
+"""Airflow. `install` creates its tables and DAGs, other arguments are its commands; without any it is the driver.
 
 The driver creates runs through the REST API.
 """

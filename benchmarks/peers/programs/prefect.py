@@ -1,4 +1,4 @@
-"""Prefect. `server` is its server, `serve` serves a deployment; without arguments it is the driver, in which flows run."""
+"""Prefect. `server` is its server, `serve` serves a deployment; without any it is the driver, in which flows run."""
 
 from __future__ import annotations
 
