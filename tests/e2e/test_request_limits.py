@@ -173,7 +173,7 @@ async def ask_for(address: str, request: Request, seconds: float) -> list[Answer
             answers.append(Answer(answer.status_code, sent_at, loop.time()))
             if answer.status_code == 429:
                 assert answer.json()["code"] == "overloaded"
-                await asyncio.sleep(int(answer.headers["Retry-After"]))  # tidy: sleeps because the server requested a delay
+                await asyncio.sleep(int(answer.headers["Retry-After"]))  # tidy: sleeps because of Retry-After
     return answers
 
 
