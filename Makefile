@@ -1,11 +1,11 @@
-# Every target sets itself up: on a machine with Python 3.11 (and its venv module) and make, start with any of them.
+# Targets install what they need. Requires Python 3.11 (with the venv module) and make.
 #
-# PYTHON=python3.13   the interpreter that `.venv` is made with, if it does not exist yet
-# PROCESSES=2         how many processes the tests are spread over
-# SEEDS=2000          how many seeds `make sim` runs
-# SCALE=1             how long `make soak` takes, as a factor: 0.03 is what CI does
-# PROFILE=explore     examples of properties in `make soak-tests`: new ones, or with PROFILE=same always the same
-# ARGS="-k guard"     arguments of pytest for `make test`
+# PYTHON=python3.13   interpreter used to create `.venv`
+# PROCESSES=2         number of test processes
+# SEEDS=2000          number of seeds for `make sim`
+# SCALE=1             duration factor of `make soak`; CI uses 0.03
+# PROFILE=explore     Hypothesis profile of `make soak-tests`: new examples, or PROFILE=same for fixed ones
+# ARGS="-k guard"     pytest arguments for `make test`
 
 PYTHON ?= python3
 PROCESSES ?= 2
@@ -22,27 +22,27 @@ SOURCES := src tests tools examples $(wildcard benchmarks)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-# $(call install,ENVIRONMENT,ARGUMENTS). What pip says is shown if it fails, with its exit code; its warnings alone are
-# not. Those about locations never are: they are about pip.conf, one for each package. pip compiles one file after another,
-# `compileall` on all cores; a file of a package that is no Python of this version is no reason to stop.
+# $(call install,ENVIRONMENT,ARGUMENTS). pip's output is shown only if it fails, with its exit code. Warnings about
+# locations are never shown: pip.conf causes one per package. pip compiles files sequentially, `compileall` on all cores;
+# package files that are not valid in this Python version are ignored.
 install = { $(1)/bin/python -m pip install --quiet --no-compile $(2) 2> $(1)/pip.log \
 	|| { code=$$?; grep -v '^WARNING: Location ' $(1)/pip.log >&2; exit $$code; }; } \
 	&& { $(1)/bin/python -m compileall -qq -j 0 $(1)/lib > $(1)/compile.log 2>&1 || true; }
 
-# $(call count,LOCK): how many packages of a lock file are installed here.
+# $(call count,LOCK): number of packages that a lock file installs on this platform.
 count = $$(grep '^[A-Za-z0-9].*==' $(1) | grep -vc "sys_platform == '")
 
 .DEFAULT_GOAL := help
 .PHONY: help setup tools up test check types fast-tests format client reference golden sim sim-faults soak soak-tests properties bench peers lock clean
 
-help: ## say what each target does
+help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-setup: $(STAMP) ## make .venv with what Mainspring runs with, exactly as requirements.lock names it
+setup: $(STAMP) ## create .venv with the runtime dependencies of requirements.lock
 
-tools: $(TOOLS) ## add what tests and checks need, PostgreSQL and Node among it, as requirements-dev.lock names it
+tools: $(TOOLS) ## install the development dependencies of requirements-dev.lock, including PostgreSQL and Node
 
-# The stamps are written last, so an installation that was broken off is done again. What is up to date says nothing.
+# The stamps are written last, so an interrupted installation is repeated. An up-to-date target prints nothing.
 $(STAMP): requirements.lock pyproject.toml
 	@test -x $(BIN)/python || { \
 		echo "Creating $(VENV) with $$($(PYTHON) --version) (about 5 seconds)"; $(PYTHON) -m venv $(VENV); }
@@ -60,7 +60,7 @@ $(TOOLS): requirements-dev.lock $(STAMP)
 	@$(call install,$(VENV),--require-hashes -r requirements-dev.lock)
 	@touch $(TOOLS)
 
-# Ray has an environment of its own: its dependencies are many, and none of ours.
+# Ray has a separate environment: it has many dependencies, and we use none of them.
 $(RAY): tests/backends/ray-requirements.lock
 	@test -x .venv-ray/bin/python || { \
 		echo "Creating .venv-ray with $$($(PYTHON) --version) (about 5 seconds)"; $(PYTHON) -m venv .venv-ray; }
@@ -68,52 +68,52 @@ $(RAY): tests/backends/ray-requirements.lock
 	@$(call install,.venv-ray,--require-hashes -r $<)
 	@touch $(RAY)
 
-up: setup ## run the pipelines of examples/ until Ctrl-C
+up: setup ## run the pipelines in examples/ until Ctrl-C
 	$(BIN)/mainspring up examples
 
-test: tools ## run every test but the soak, in random order, in two groups
+test: tools ## run all tests except the soak, in random order, in two groups
 	@$(BIN)/python -m tools.run_tests -n $(PROCESSES) $(ARGS)
 
-check: tools ## format, lint, types, house rules, fast tests: about a minute
+check: tools ## check format, lint, types and house rules, and run the fast tests (about a minute)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	@$(MAKE) --no-print-directory --keep-going --jobs 2 --output-sync=target types fast-tests
 
-types: tools ## check the types of everything
+types: tools ## type-check all sources
 	$(BIN)/mypy $(SOURCES)
 
-fast-tests: tools ## house rules, and the tests of pure code without the long ones
+fast-tests: tools ## run house rules and the fast tests of pure code
 	$(BIN)/python -m pytest -q -n $(PROCESSES) -m "not soak and not long" tests/test_tidy.py tests/core tests/golden tests/shard
 
-format: tools ## put the source into its form and mend what ruff can mend
+format: tools ## format the source and apply ruff's fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-client: tools ## make the blocking client from the one that waits
+client: tools ## generate the blocking client from the asyncio client
 	$(BIN)/python -m tools.sync_client
 
-reference: tools ## make the pages of the reference that say what the code says
+reference: tools ## generate the reference pages from the code
 	$(BIN)/python -m tools.reference
 
-golden: tools ## write the golden files anew: what users, workers and stores see of the program
+golden: tools ## rewrite the golden files
 	$(BIN)/python -m tests.golden
 
 sim: tools ## run the simulator over SEEDS seeds
 	PYTHONHASHSEED=0 $(BIN)/python -m tests.sim --seeds $(SEEDS)
 
-sim-faults: tools ## switch off one guard at a time and show that the simulator notices
+sim-faults: tools ## disable one guard at a time and check that the simulator detects it
 	PYTHONHASHSEED=0 $(BIN)/python -m tests.sim --planted
 
-soak: soak-tests properties ## what takes longer than a test may, and properties with new examples; SCALE=0.05 for a twentieth
+soak: soak-tests properties ## run the long tests, and properties with new examples; SCALE=0.05 for a twentieth
 
-soak-tests: tools $(RAY) ## the long tests of the soak; PROFILE=same for the same examples each time, as in CI
+soak-tests: tools $(RAY) ## run the long tests; PROFILE=same for fixed examples, as in CI
 	SOAK_SCALE=$(SCALE) $(BIN)/python -m pytest -n $(PROCESSES) -m soak --timeout=7200 --hypothesis-profile=$(PROFILE) tests
 
-properties: tools ## every property with new and more examples
+properties: tools ## run all property tests with new and more examples
 	SOAK_SCALE=$(SCALE) $(BIN)/python -m pytest -n $(PROCESSES) -m "property and not soak" --timeout=7200 \
 		--hypothesis-profile=explore tests
 
-bench: tools ## measure the engine, placement, fairness, graphs, schedules, lists, folders, everything together, and what a kill -9 costs
+bench: tools ## run all benchmarks: engine, placement, fairness, graphs, schedules, lists, folders, end to end, recovery
 	$(BIN)/python -m benchmarks.engine --store postgres -o json
 	$(BIN)/python -m benchmarks.engine --store sqlite -o json
 	$(BIN)/python -m benchmarks.placement -o json
@@ -133,18 +133,18 @@ bench: tools ## measure the engine, placement, fairness, graphs, schedules, list
 	$(BIN)/python -m benchmarks.recovery -o json
 	$(BIN)/python -m benchmarks.sizes -o json
 
-peers: tools ## the same work on other systems and on ours: half an hour, on a quiet machine
+peers: tools ## compare with other systems (half an hour, on an idle machine)
 	$(BIN)/python -m benchmarks.peers --out compared
 
-# No header and no index lines: a file is the same whoever writes it, wherever. With extras: pip takes a dependency on
-# `coverage[toml]` for one without a pin if only `coverage` is named, and refuses to install anything once there is a newer one.
+# No header and no index lines: the files are the same on every machine. With extras: if only `coverage` is listed, pip
+# treats a dependency on `coverage[toml]` as unpinned, and refuses to install anything once there is a newer version.
 COMPILE := $(BIN)/uv pip compile --quiet --no-config --upgrade --universal --python-version 3.11 --generate-hashes \
 	--no-header --no-strip-extras --no-emit-index-url --no-emit-find-links
 
-lock: tools ## choose versions again within the ranges and write the lock files
+lock: tools ## upgrade dependencies within their ranges and write the lock files
 	$(COMPILE) --group dev pyproject.toml -o requirements-dev.lock
 	$(COMPILE) --constraint requirements-dev.lock --group build pyproject.toml -o requirements.lock
 	$(COMPILE) tests/backends/ray-requirements.in -o tests/backends/ray-requirements.lock
 
-clean: ## remove what the other targets made
+clean: ## remove generated files and environments
 	rm -rf $(VENV) .venv-ray .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage build dist

@@ -1,1 +1,1 @@
-"""Measurements. Each module prints its figures as JSON, with the store's own limit in the same run."""
+"""Benchmarks. Each module prints its results as JSON, with the store's own limit measured in the same run."""

@@ -1,13 +1,13 @@
-"""How long a worker in any language waits for work that is there, over HTTP, from a server process of its own.
+"""Latency and throughput of HTTP workers, against a separate server process.
 
     python -m benchmarks.claims --store postgres -o json
 
-Tasks wait in the queue. One worker claims them one at a time, starts each and completes it, one call after the other on
-one connection. Then several do the same at once.
+Tasks are queued. One worker claims them one at a time, starts and completes each, sequentially on one connection. Then
+several workers do the same concurrently.
 
     claim_p50_ms, claim_p99_ms          POST /scheduler/claim-runs, with work waiting
-    start_p99_ms, complete_p99_ms       what follows; each is answered once it is durable
-    tasks_per_second                    claimed, started and completed by WORKERS workers at once
+    start_p99_ms, complete_p99_ms       the following calls; each response follows a durable commit
+    tasks_per_second                    claimed, started and completed by WORKERS concurrent workers
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ JOB = {"name": "claimed", "tasks": [{"name": f"t{number}"} for number in range(T
 
 
 async def main(kind: str) -> Figures:
-    """All figures for one kind of store."""
+    """Run the benchmark on one kind of store."""
     with tempfile.TemporaryDirectory(prefix="mainspring-bench-") as folder:
         async with _url(kind, Path(folder)) as url:
             store = await open_store(url, MachineClock())
@@ -51,7 +51,7 @@ async def main(kind: str) -> Figures:
 
 
 def _of_server(folder: Path, url: str) -> Figures:
-    """What a server takes, as its callers see it."""
+    """Latencies and throughput, as seen by the client."""
     with Town(folder, url) as town:
         server = town.server()
         with server.client() as client:
@@ -76,7 +76,7 @@ def _of_server(folder: Path, url: str) -> Figures:
 
 
 class _Worker:
-    """Does what it claims, and remembers how long it waited for each answer."""
+    """Executes claims, and records the latency of each call."""
 
     def __init__(self, address: str, name: str) -> None:
         self._address = address
@@ -86,7 +86,7 @@ class _Worker:
         self.completes: list[float] = []
 
     def drain(self, tasks: int) -> None:
-        """So many tasks, one after another."""
+        """Execute this many tasks sequentially."""
         wanted = ClaimRequest(worker_id=self._name, wait_seconds=10)
         begun = StartRequest(worker_id=self._name)
         with Client(server=self._address) as client:
@@ -105,7 +105,7 @@ def _timed(lasted: list[float], ask: Callable[P, T], *args: P.args, **kwargs: P.
 
 @asynccontextmanager
 async def _url(kind: str, folder: Path) -> AsyncIterator[str]:
-    """Where an empty store of this kind is, as durable as in production."""
+    """URL of an empty store of this kind, as durable as in production."""
     if kind == "sqlite":
         yield f"sqlite:///{folder / 'bench.db'}"
         return

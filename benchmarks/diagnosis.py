@@ -1,19 +1,18 @@
-"""What a diagnosis with advice costs while 100,000 tasks wait, and how often what was expected came true.
+"""Cost of a diagnosis with advice at 100,000 queued tasks, and accuracy of its forecasts.
 
-Cost: a leader's memory with a full fleet and 100,000 tasks that wait, in one line or in 10,000. Of tasks all over the
-lines a diagnosis is made (`diagnose`), the scene around it copied (`copy`: the loop waits for these two), and advice
-found (`advise`: in a thread). `all_ms` is the sum of the three, as CPU time of one thread; what the garbage collector
-takes for a memory of this size whenever it likes is left out.
+Cost: a leader's memory with a full fleet and 100,000 queued tasks, in one queue or in 10,000. For a sample of tasks,
+the diagnosis is computed (`diagnose`), a snapshot is copied (`copy`: both block the loop), and advice is searched
+(`advise`: in a thread). `all_ms` is the sum of the three, as CPU time of one thread, without garbage collection.
 
-Over HTTP: a server process with a store and a worker that is full, as in production, and 100,000 tasks that wait in its
-leader's memory. Of some of them it is asked why, one after the other: wall clock, as it is for the one who asks.
+Over HTTP: a server process with a store and a full worker, as in production, and 100,000 queued tasks in its leader's
+memory. Some of them are diagnosed sequentially; times are wall clock, as seen by the client.
 
     why_p50_ms, why_p99_ms       GET /tasks/{id}/diagnosis, with advice; `under_50_ms` says whether the p99 is
-    by_leader, advised           the part of the answers that came from the leader, and that had advice
+    by_leader, advised           the share of responses from the leader, and with advice
     sums_p50_ms, sums_p99_ms     GET /queue/reasons: `mainspring why --queue`
 
-Truth: a mixed load (`tests/shard/mixed_load.py`) on a clock of its own. `ranges_true` is the part of the ranges that
-were given in which the real start lies, `ranges_given` how often one was given.
+Accuracy: a mixed load (`tests/shard/mixed_load.py`) in virtual time. `ranges_true` is the share of forecast ranges that
+contain the real start, `ranges_given` the number of forecasts.
 
     python -m benchmarks.diagnosis -o json
 """
@@ -50,17 +49,17 @@ WORKERS = 200
 ASKED = 60
 ASKED_OVER_HTTP = 200
 TASKS_OF_A_RUN, KINDS = 100, 50
-"""Over HTTP: so many tasks in each run, and so many jobs that ask for something that no other asks for."""
+"""Over HTTP: tasks per run, and jobs with distinct requirements."""
 QUICK_MS = 50.0
 _FILLED_WITHIN_SECONDS = 600.0
 _BETWEEN_SECONDS = 0.1
-"""Between two questions: who only looks has a fifth of the leader's time, and is answered from the rows beyond that."""
+"""Pause between requests: read-only introspection has a fifth of the leader's time; beyond that, rows are used."""
 _GIB = 1 << 30
 _NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def waiting_shard(lines: int, random: Random) -> tuple[Shard, datetime, list[str]]:
-    """A shard with a full fleet and as many tasks as wait, of so many lines; and the ids of some of these."""
+    """A shard with a full fleet and queued tasks in this many queues; with a sample of task ids."""
     shard, now = Shard("pool", seed=(1, 0)), _NOW
     for number in range(WORKERS):
         offer = Offer(4_000, 16 * _GIB)
@@ -94,7 +93,7 @@ def _is_queued(shard: Shard, task_id: str) -> bool:
 
 
 def _job(number: int, random: Random) -> Job:
-    """A job of one task, which asks for something that no other asks for."""
+    """A job with one task, with unique requirements."""
     needs = Resources(1_000 + number % 3_000, random.choice((1, 2, 4)) * _GIB + number)
     return compile_job(f"job_{number}", JobSpec(name=f"kind{number}", tasks=(TaskSpec(name="t", resources=needs),)))
 
@@ -123,7 +122,7 @@ def _start_all(shard: Shard, now: datetime) -> None:
 
 
 def cost(lines: int, random: Random) -> Figures:
-    """How long the parts of an answer take."""
+    """Measure the parts of a diagnosis."""
     shard, now, asked = waiting_shard(lines, random)
     parts: dict[str, list[float]] = {"diagnose": [], "copy": [], "advise": [], "all": []}
     gc.collect()
@@ -150,7 +149,7 @@ def cost(lines: int, random: Random) -> Figures:
 
 
 def over_http(random: Random) -> Figures:
-    """How long whoever asks a real server waits for the answer."""
+    """Measure the latency of a real server."""
     with tempfile.TemporaryDirectory(prefix="mainspring-bench-") as folder, Town(Path(folder)) as town:
         server = town.server()
         town.worker(server, name="full", cpu=4)
@@ -178,7 +177,7 @@ def over_http(random: Random) -> Figures:
 
 
 def _fill(client: Client) -> list[str]:
-    """Let as many tasks wait as are to: of P0, since of others a leader has only so many in its memory."""
+    """Queue the tasks: at P0, since a leader keeps only a limited number of others in memory."""
     for kind in range(KINDS):
         needs = {"cpu_millis": 1_000 + kind, "memory_bytes": _GIB}
         tasks = [
@@ -198,7 +197,7 @@ def _lasts(ask: Callable[[], object]) -> float:
 
 
 def truth(seeds: range) -> Figures:
-    """How often a task started when it was expected to."""
+    """Measure the accuracy of forecasts."""
     asked = given = true = 0
     for seed in seeds:
         load = MixedLoad(seed)
@@ -226,7 +225,7 @@ def truth(seeds: range) -> Figures:
 
 
 def main(seed: int) -> Figures:
-    """All figures."""
+    """Run the benchmark."""
     return {
         "waiting": WAITING,
         "workers": WORKERS,

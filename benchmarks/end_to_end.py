@@ -1,18 +1,18 @@
-"""A real server, a real worker, real functions: how many durable tasks per second, and how soon one starts.
+"""Durable tasks per second, and start latency, with a real server, worker and functions.
 
-Everything is a process of its own: `mainspring server`, `mainspring worker` with its guard and its warm children, and
-the database. The store's own limit is measured in the same run, as `benchmarks.engine` does it.
+Everything runs in separate processes: `mainspring server`, `mainspring worker` with its supervisor and warm children,
+and the database. The store's own limit is measured in the same run, as in `benchmarks.engine`.
 
     python -m benchmarks.end_to_end --store postgres --tasks 20000 -o json
 
-What the latencies mean:
+Latencies:
 
-    submission     POST /api/v1/runs, from sending the request to its answer: the run is durable
-    start          from sending that request to the first line of the function, on an idle system
-    ready_to_start the same without the submission's own time
+    submission     POST /api/v1/runs, from request to response: the run is durable
+    start          from that request to the first line of the function, on an idle system
+    ready_to_start the same without the submission
     chain_step     from the last line of one function to the first line of the next one of its run
-    transition     a worker's result, from sending it to the answer that follows its commit
-    heartbeat      a worker's beat, from sending it to an answer that shows that it was taken
+    transition     from a worker's result to the reply after its commit
+    heartbeat      from a worker's heartbeat to a reply that shows its receipt
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ from tests.postgres import DURABLE, running_postgres
 DRAINS = 3
 PROBES = 300
 PROBE_SECONDS = 0.02
-"""Nobody asks how far a probe is while it is to start: the system is idle but for it."""
+"""A probe is not polled while it should start: the system is otherwise idle."""
 SLOWEST_SUBMISSION_PER_S = 1_000
 FASTEST_TASKS_PER_S = 8_000
-"""Nobody asks how far a drain is before it could be over."""
+"""A drain is not polled before it could have finished."""
 POLL_SECONDS = 0.25
 CHAIN = 10
 CHAINS = 30
@@ -63,7 +63,7 @@ _CHAIN = {
 
 
 def main(kind: str, tasks: int) -> Figures:
-    """All figures for one kind of store."""
+    """Run the benchmark on one kind of store."""
     drains = []
     for _ in range(DRAINS):
         with temporary_town(kind) as (town, postgres):
@@ -86,7 +86,7 @@ def main(kind: str, tasks: int) -> Figures:
 
 @contextmanager
 def temporary_town(kind: str) -> Iterator[tuple[Town, psutil.Process | None]]:
-    """An empty town on a fresh store that is as durable as in production, and the database's process."""
+    """An empty cluster on a new store, as durable as in production, with the database's process."""
     with tempfile.TemporaryDirectory(prefix="mainspring-bench-") as folder:
         if kind == "sqlite":
             with Town(Path(folder)) as town:
@@ -106,9 +106,9 @@ async def _process_of(url: str) -> psutil.Process:
 
 
 def _drain(town: Town, postgres: psutil.Process | None, tasks: int) -> dict[str, float]:
-    """Submit no-ops that may all start at one moment of the future, and see when the last of them has ended.
+    """Submit no-ops that may all start at a future time, and measure until the last one has ended.
 
-    So everything counts, from intake to the last answer, and nothing that was done beforehand.
+    Includes everything from intake to the last reply, and nothing before.
     """
     server = town.server()
     worker = town.worker(server, name="w", cpu=8, extra=["--handlers", HANDLERS, "--children", "2"])
@@ -141,17 +141,17 @@ def _drain(town: Town, postgres: psutil.Process | None, tasks: int) -> dict[str,
 
 
 def _unended(client: Client) -> Iterator[object]:
-    """Runs that have not ended, of which there is one as long as any."""
+    """Unfinished runs; zero once all have ended."""
     time.sleep(POLL_SECONDS)
     for state in ("RUNNING", "PENDING"):
         yield from client.runs(states=[state], limit=1)
 
 
 def _cpu(server: Process, worker: Process, town: Town, postgres: psutil.Process | None) -> dict[str, float]:
-    """CPU seconds so far of each part, children included."""
+    """CPU seconds of each part so far, including children."""
     parts = {name: sum(map(_seconds, processes)) for name, processes in _parts(server, worker, town).items()}
     if postgres is not None:
-        # What backends of closed connections used is their parent's; those of open ones are counted one by one.
+        # The parent has the time of closed connections' backends; those of open ones are added.
         parts["postgres"] = sum(map(_seconds, [postgres, *postgres.children(recursive=True)]))
     return parts
 
@@ -179,7 +179,7 @@ def _memory(server: Process, worker: Process, town: Town) -> dict[str, int]:
 
 
 def _latencies(town: Town) -> Figures:
-    """How long single things take on an idle system."""
+    """Measure latencies on an idle system."""
     server = town.server()
     town.worker(server, name="w", cpu=8, extra=["--handlers", HANDLERS, "--children", "2"])
     with server.client() as client:
@@ -209,7 +209,7 @@ def _latencies(town: Town) -> Figures:
 
 
 def _unplaced() -> dict[str, object]:
-    """Work that only the probe may take."""
+    """Work that only the probe worker may execute."""
     return {"name": "probe", "tasks": [{"name": f"t{n}", "labels": {"probe": "yes"}} for n in range(PROBES)]}
 
 
@@ -221,7 +221,7 @@ async def _probe(server: Server, job: str, client: Client) -> LinkProbe:
 
 
 def _chain_steps(client: Client, job: str) -> list[float]:
-    """Seconds between the end of each step of a chain and the beginning of the next."""
+    """Seconds between the end of each step of a chain and the start of the next."""
     run = ended(client, client.submit(job).id)
     stamps = sorted((_stamps(task) for task in tasks_of(client, run.id)), key=lambda one: one["began"])
     return [after["began"] - before["ended"] for before, after in itertools.pairwise(stamps)]
@@ -237,7 +237,7 @@ def _percentiles(name: str, values: list[float]) -> Figures:
 
 
 async def _limit(kind: str, tasks: int) -> float:
-    """What the store takes when nothing but it works: the batches of a drain with played workers, written again."""
+    """The store's own limit: the batches of a drain with virtual workers, replayed."""
     async with fresh_store(kind) as store:
         runs = await submit(store, tasks, ["tenant"])
         batches, _ = await engine.drain(kind, store, tasks)

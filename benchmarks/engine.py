@@ -1,14 +1,12 @@
-"""How fast no-op tasks drain through intake, shard and store, and what part of the store's own limit that is.
+"""Throughput of no-op tasks through intake, shard and store, relative to the store's own limit.
 
-The limit is measured in the same run: the batches that the best drain wrote are recorded, and written again, to a fresh
-store, by a bare loop that does nothing else, merged to whatever size is best. Then a P0 tenant's latency is measured
-while another tenant's backlog of P2 drains.
+The limit is measured in the same run: the batches of the best drain are recorded and replayed to a new store by a bare
+loop, merged to the best size. Then a P0 tenant's latency is measured while another tenant's P2 backlog drains.
 
-In turn with these drains there are others with everything on that a fleet is shared by: ten tenants, each with a
-weight, a guarantee, a burst and a limit of tasks, a pool with zones, policies and freezes; the tasks of two tenants are
-each in a group for concurrency and in one for a rate. Nothing of it is in the way. `shared_ratio` compares the best of
-both. What is in a group travels alone, and not with others of its shape, since each is counted when it starts:
-`grouped_ratio` is the same with the tasks of all ten tenants in groups.
+Other drains run in turn with all sharing features enabled: ten tenants, each with a weight, a guarantee, a burst and a
+task limit, and a pool with zones, policies and freezes; the tasks of two tenants are each in a concurrency group and in
+a rate group. No limit is reached. `shared_ratio` compares the best of both. Tasks in a group are dispatched one by one,
+not by shape, since each is counted when it starts: `grouped_ratio` is the same with the tasks of all tenants in groups.
 
     python -m benchmarks.engine --store postgres --tasks 50000 -o json
 """
@@ -37,12 +35,12 @@ from mainspring.store.ports.store import Store
 
 TENANTS = tuple(f"tenant-{number}" for number in range(10))
 DRAINS = 3
-"""The best one counts, as of the replays: the machine is noisy, and both are to be measured in its good moments."""
+"""The best of several counts, as for the replays: the machine is noisy."""
 MERGES = (1, 2, 4, 8)
 
 
 async def main(kind: str, tasks: int, backlog: int, probes: int) -> Figures:
-    """All figures for one kind of store."""
+    """Run the benchmark on one kind of store."""
     drains = []
     shared: list[Meter] = []
     grouped: list[Meter] = []
@@ -93,7 +91,7 @@ async def main(kind: str, tasks: int, backlog: int, probes: int) -> Figures:
 
 
 async def submit_shared(store: Store, tasks: int, in_groups: Sequence[str]) -> None:
-    """Everything on that a fleet is shared by, and so many tasks, in turn for each tenant."""
+    """Enable all sharing features, and submit this many tasks, round robin by tenant."""
     await set_rules(store, TENANTS)
     for tenant in TENANTS:
         spec = SHARED if tenant in in_groups else LABELLED
@@ -101,7 +99,7 @@ async def submit_shared(store: Store, tasks: int, in_groups: Sequence[str]) -> N
 
 
 async def drain(kind: str, store: Store, tasks: int) -> tuple[list[Batch], Meter]:
-    """Let the engine empty the intake; the batches it wrote, and what that took."""
+    """Drain the intake; return the written batches and the resources used."""
     batches: list[Batch] = []
     ended = 0
     done = asyncio.Event()
@@ -127,7 +125,7 @@ def _flood_is_over(leader: Leader) -> bool:
 
 
 async def replay(store: Store, runs: Sequence[Run], batches: Sequence[Batch]) -> float:
-    """Write recorded batches again, as fast as the store takes them; the seconds that took."""
+    """Replay recorded batches as fast as possible; return the seconds."""
     await store.ensure_shard(POOL)
     await insert(store, runs)
     term = await store.campaign(POOL, "replay", entropy() >> 1, timedelta(seconds=30))

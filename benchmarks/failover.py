@@ -1,6 +1,6 @@
-"""How long a shard is without a leader: after kill -9 of the leading process, and after a clean stop of it.
+"""Failover time of a shard: after kill -9 of the leader, and after a clean stop.
 
-Real host processes on a real PostgreSQL, with work under way; times are the store's. To reach: 8 s and 1 s.
+Real host processes on a real PostgreSQL, under load; times are the store's. Targets: 8 s and 1 s.
 
     python -m benchmarks.failover --rounds 5 -o json
 """
@@ -56,7 +56,7 @@ async def main(rounds: int) -> Figures:
 async def _succeed(
     rows: asyncpg.Connection, leading: HostProcess, successor: HostProcess, how: signal.Signals
 ) -> float:
-    """End the leader; the seconds from the signal until the successor has the lead."""
+    """Stop the leader; return the seconds from the signal until the successor leads."""
     sent_at = await rows.fetchval("SELECT clock_timestamp()")
     leading.signal(how)
     await successor.says("leads")

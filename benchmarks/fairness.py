@@ -1,7 +1,7 @@
-"""Whether a fleet is shared as was agreed: by weight, without a flood being felt, and with guarantees given back.
+"""Fair sharing: shares by weight, isolation from a flood of another tenant, and reclaim of guarantees.
 
-Everything is real but the processes: engine, store and messages; workers are played, and their tasks take as long as
-they say. Three measurements, each on a store of its own:
+Engine, store and messages are real; workers are virtual, and tasks take their declared time. Three measurements, each
+on its own store:
 
 - Ten tenants of unequal weight, tasks of 1 to 4 cores that take half a second to three, more of everybody's than the
   fleet can hold. What each has, as its dominant share over time, is compared with what its weight gives it.
@@ -47,24 +47,24 @@ WORKERS = 60
 CORES = 32
 WEIGHTS = (1, 1, 2, 2, 3, 3, 4, 5, 6, 8)
 SIZES = ((1, 1, 0.5), (1, 2, 1.0), (2, 2, 1.5), (2, 8, 2.0), (4, 4, 3.0))
-"""Cores, GiB of memory, and seconds of the tasks, in equal numbers."""
+"""Cores, GiB of memory, and seconds of the tasks, in equal proportions."""
 CORE_SECONDS = sum(cores * seconds for cores, _, seconds in SIZES) / len(SIZES)
 SURPLUS = 1.6
-"""So many times what the fleet can do is submitted: everybody has work waiting until the end."""
+"""Submitted work, as a multiple of capacity: every tenant has queued tasks until the end."""
 WARM_UP_SECONDS = 6.0
 LOOK_EVERY_SECONDS = 0.1
 FLOOD_SECONDS = (2.0, 2.5, 3.0, 3.5, 4.0)
-"""Of different lengths, or all would go on ending at the same moment."""
+"""Of different durations, or all would keep ending at the same time."""
 FLOOD_PART = 100
 GRACE_SECONDS = 5
 ALLOWANCE_SECONDS = 1.0
-"""Beside the grace: the runs are taken from intake, hundreds of tasks are asked to go, their ends are told and written,
-and as many are placed."""
+"""In addition to the grace period: intake of the runs, preemption of hundreds of tasks, their reports and commits, and
+as many placements."""
 PARTS_OF_NOISE = 4
 
 
 async def main(kind: str, seconds: float, probes: int, flood: int) -> Figures:
-    """All figures for one kind of store."""
+    """Run the benchmark on one kind of store."""
     async with fresh_store(kind) as store:
         figures = await durability(kind, store)
         figures |= await measure_shares(kind, store, seconds)
@@ -75,18 +75,18 @@ async def main(kind: str, seconds: float, probes: int, flood: int) -> Figures:
     return figures
 
 
-# what is played
+# load
 
 
 def job(cores: int, gib: int, seconds: float) -> JobSpec:
-    """A job of one task that takes so much, for so long."""
+    """A job with one task, with these resources and duration."""
     room = Resources(cpu_millis=1_000 * cores, memory_bytes=gib * GIB)
     work = msgspec.Raw(json.dumps({"seconds": seconds}).encode())
     return JobSpec(name=f"takes-{cores}-{gib}-{seconds:g}", tasks=(TaskSpec(name="takes", resources=room, work=work),))
 
 
 def lasts(assignment: Assignment) -> float:
-    """For how long a task goes on."""
+    """Duration of a task."""
     return float(json.loads(assignment.work).get("seconds", 0.0))
 
 
@@ -110,23 +110,23 @@ async def fleet(store: Store, settings: dict[str, str] | None = None) -> AsyncIt
 
 
 async def give(store: Store, tenant: str, quota: Quota) -> None:
-    """Set a tenant's quota in every pool."""
+    """Set a tenant's default quota."""
     row = QuotaRow(tenant=tenant, pool="", quota=quota, raised=None, version=0, updated_at=NOW, updated_by="benchmark")
     await store.put_quota(row, None, an_entry(act="put_quota"))
 
 
 async def submit_mixed(store: Store, tenant: str, tasks: int) -> None:
-    """So many tasks of all sizes, in turn."""
+    """This many tasks of all sizes, in turn."""
     for _ in range(max(1, tasks // (20 * len(SIZES)))):
         for size in SIZES:
             await submit(store, 20, [tenant], spec=job(*size))
 
 
-# who gets how much
+# shares
 
 
 async def measure_shares(kind: str, store: Store, seconds: float) -> Figures:
-    """What ten tenants have of a fleet that they all want more of."""
+    """Shares of ten tenants of an oversubscribed fleet."""
     tenants = {f"tenant-{number}": weight for number, weight in enumerate(WEIGHTS)}
     needed = SURPLUS * WORKERS * CORES * (seconds + WARM_UP_SECONDS) / CORE_SECONDS
     for tenant, weight in tenants.items():
@@ -155,7 +155,7 @@ async def measure_shares(kind: str, store: Store, seconds: float) -> Figures:
 
 
 async def _watch(leader: Leader, tenants: list[str], seconds: float) -> tuple[dict[str, float], float, float]:
-    """The mean dominant share of each, the part of all cores in use, and of the time in which all had work waiting."""
+    """Each tenant's mean dominant share, the share of cores in use, and of time in which all had queued tasks."""
     had = dict.fromkeys(tenants, 0.0)
     used, saturated, looks = 0.0, 0, 0
     began = time.perf_counter()
@@ -170,11 +170,11 @@ async def _watch(leader: Leader, tenants: list[str], seconds: float) -> tuple[di
     return {tenant: total / looks for tenant, total in had.items()}, used / looks, saturated / looks
 
 
-# whether a flood is felt
+# isolation from a flood
 
 
 async def measure_flood(store: Store, probes: int, flood: int) -> Figures:
-    """How long a P0 waits, before and with a flood of another tenant's P2."""
+    """P0 latency, without and with a flood of another tenant's P2."""
     most = WORKERS * CORES * 900
     await give(store, "flood", Quota(burst=Ceiling(cpu_millis=most)))
     async with fleet(store) as engine:
@@ -207,25 +207,25 @@ async def measure_flood(store: Store, probes: int, flood: int) -> Figures:
 
 
 async def _submit_flood(store: Store, runs: int) -> None:
-    """So many runs of one tenant, of all lengths in turn."""
+    """This many runs of one tenant, of all durations in turn."""
     for number in range(0, runs, FLOOD_PART):
         seconds = FLOOD_SECONDS[number // FLOOD_PART % len(FLOOD_SECONDS)]
         await submit(store, min(FLOOD_PART, runs - number), ["flood"], spec=job(4, 4, seconds))
 
 
 async def _ordinary_work(store: Store) -> None:
-    """A few tasks of some tenants in every second, until cancelled."""
+    """Submit a few tasks of some tenants per second, until cancelled."""
     while True:
         for size in SIZES:
             await submit(store, 4, ["north", "south", "east", "west"], spec=job(*size), priority=Priority.P1)
             await asyncio.sleep(0.2)
 
 
-# whether a guarantee is given back
+# reclaim of a guarantee
 
 
 async def measure_return(store: Store) -> Figures:
-    """How long it takes until a tenant has what it was promised, when another's burst has everything."""
+    """Time until a tenant has its guarantee while another tenant's burst uses all capacity."""
     promised = Resources(cpu_millis=WORKERS * CORES * 500)
     await give(store, "owner", Quota(guaranteed=promised))
     await submit(store, WORKERS * CORES // 4 + 50, ["guest"], spec=job(4, 4, 600.0))

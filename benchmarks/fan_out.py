@@ -1,4 +1,4 @@
-"""A real server and worker: how long a fan-out with its fan-in takes, and whether a wide one holds a P0 up (DAG-2).
+"""Duration of a fan-out with its join on a real server and worker, and its effect on P0 latency (DAG-2).
 
     python -m benchmarks.fan_out --store postgres -o json
 

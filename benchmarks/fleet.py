@@ -1,8 +1,8 @@
-"""Whether the fleet simulation tells the truth: the same load on the real engine, and simulated.
+"""Accuracy of the capacity simulation: the same load on the real engine, and simulated.
 
-Everything of the real one is real but the processes: host, store, links and the duties of workers, in real time. Both
-get the same runs with the same ids, so that every task takes as long, and both are counted by the same code. The load
-is more than the fleet can hold, so that what waits, waits for room and not for us.
+The real run has a real host, store, links and worker logic in real time, without processes. Both get the same runs
+with the same ids, so that every task takes the same time, and both are evaluated by the same code. The load exceeds the
+fleet's capacity, so that tasks wait for capacity and not for the scheduler.
 
 `agree` is whether p50 and p95 of each priority, and of each tenant, differ by at most a quarter or 150 ms, the part of
 the cores in use by at most 0.05, and the tenants that differ by more than that come in the same order.
@@ -32,7 +32,7 @@ CLOSE_USE = 0.05
 
 
 async def main(kind: str, seconds: float, seed: int) -> Figures:
-    """The figures of both, side by side."""
+    """The results of both, side by side."""
     scenario = replace(small(), lasts=seconds, host=Host())
     began = time.perf_counter()
     simulated = report_of(scenario, [play_pool(scenario, 0, seed, cpu=cpu_seconds)])
@@ -81,12 +81,12 @@ def _are_close(one: float, other: float) -> bool:
 
 
 def _order(report: Report) -> list[str]:
-    """The tenants, the one that waited longest first."""
+    """The tenants, longest wait first."""
     return [row.tenant for row in sorted(report.tenants, key=lambda row: -row.delays.p95_seconds)]
 
 
 def _same_order(simulated: Report, real: Report) -> bool:
-    """Whether no two tenants that are clearly apart in both have changed places."""
+    """Whether tenants with clearly different waits are in the same order in both."""
     ours = {row.tenant: row.delays.p95_seconds for row in simulated.tenants}
     theirs = {row.tenant: row.delays.p95_seconds for row in real.tenants}
     return all(

@@ -1,7 +1,7 @@
-"""A folder of many pipelines: how long it takes to be up, the first time and again, to see an edit, what idling costs.
+"""A folder of many pipelines: start time, restart time, latency of an edit, and idle cost.
 
-A real `mainspring up` over a real folder; nothing is due while it is measured. To reach with 1,000 pipelines: up in
-5 s, an edit in use within 1 s, next to no CPU while nothing happens.
+A real `mainspring up` on a real folder; nothing is due meanwhile. Targets with 1,000 pipelines: start in 5 s, an edit
+applied within 1 s, next to no CPU while idle.
 
     python -m benchmarks.folder --pipelines 1000 -o json
 """
@@ -32,7 +32,7 @@ tasks:
 
 
 def main(pipelines: int) -> Figures:
-    """Everything about one folder."""
+    """Measure one folder."""
     with (
         tempfile.TemporaryDirectory(prefix="mainspring-folder-") as place,
         a_folder(Path(place) / "pipelines") as folder,
@@ -57,14 +57,14 @@ def main(pipelines: int) -> Figures:
 
 
 def _start(folder: Folder) -> float:
-    """From the command to the word that it is ready, the start of Python included."""
+    """Seconds from the command to readiness, including the start of Python."""
     began = time.perf_counter()
     folder.up()
     return time.perf_counter() - began
 
 
 def _edit(folder: Folder, name: str, hour: int) -> float:
-    """From the save of a file to its new time in the state file."""
+    """Seconds from saving a file to its new time in the state file."""
     before = folder.state(name)["nextRun"]
     began = time.perf_counter()
     folder.write(name, _PIPELINE.format(number=0, hour=hour))
@@ -73,7 +73,7 @@ def _edit(folder: Folder, name: str, hour: int) -> float:
 
 
 def _idle(folder: Folder) -> tuple[float, float]:
-    """The share of one core that all its processes take while nothing happens, and their memory."""
+    """The share of one core used while idle by all processes, and their memory."""
     assert folder.process is not None
     root = psutil.Process(folder.process.pid)
     processes = [root, *root.children(recursive=True)]

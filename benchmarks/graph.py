@@ -1,8 +1,8 @@
-"""What a completion costs in a small graph and in a large one, and whether a large one keeps a P0 waiting.
+"""Cost of a completion in small and large graphs, and the effect of a large graph on P0 latency.
 
-The cost is the shard's alone, in CPU time per task from adoption to the end, without a store: as many tasks in runs of
-1,000 as in one run of 100,000, for three shapes of graph. The waits are measured through the whole engine, while a run
-of 100,000 tasks is adopted.
+The cost is that of the shard, in CPU time per task from adoption to the end, without a store: the same number of tasks
+in runs of 1,000 and in one run of 100,000, for three graph shapes. P0 latency is measured with the whole engine, while
+a run of 100,000 tasks is adopted.
 
     python -m benchmarks.graph -o json
 """
@@ -33,7 +33,7 @@ _START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def wide(size: int) -> JobSpec:
-    """One task, then all but two at once, then one that waits for them."""
+    """One task, then all but two in parallel, then a join."""
     middle = [_task(f"m{number}", "first") for number in range(size - 2)]
     return JobSpec(name="wide", tasks=(_task("first"), *middle, _task("last", *(task.name for task in middle))))
 
@@ -45,7 +45,7 @@ def deep(size: int) -> JobSpec:
 
 
 def diamond(size: int) -> JobSpec:
-    """Layers of a hundred, each task waiting for two of the layer before."""
+    """Layers of a hundred tasks, each with two upstreams in the previous layer."""
     tasks = []
     for number in range(size):
         layer, place = divmod(number, LAYER)
@@ -59,7 +59,7 @@ def _task(name: str, *needs: str) -> TaskSpec:
 
 
 def cost(job: Job, runs: int) -> float:
-    """CPU microseconds per task for so many runs of a job, one after another, from adoption to the end."""
+    """CPU microseconds per task for sequential runs of a job, from adoption to the end."""
     shard = Shard("default", seed=(1, 0))
     clock = _ticks()
     offer = Offer(64_000, 1 << 40)
@@ -91,7 +91,7 @@ def cost(job: Job, runs: int) -> float:
 
 
 def _reports(batch: Batch) -> Iterator[Event]:
-    """What a worker says whose tasks take no time."""
+    """The messages of a worker whose tasks take no time."""
     for effect in batch.effects:
         if isinstance(effect, Send) and isinstance(effect.message, Assign):
             for one in effect.message.group:
@@ -107,7 +107,7 @@ def _ticks() -> Iterator[datetime]:
 
 
 async def waits_during_adoption(kind: str, probes: int) -> tuple[Figures, list[float]]:
-    """P0 waits while a run of 100,000 tasks is adopted, and what the store promises."""
+    """P0 latency while a run of 100,000 tasks is adopted, and the store's durability."""
 
     def adopted(leader: Leader) -> bool:
         runs = leader.shard.memory.runs.values()
@@ -119,7 +119,7 @@ async def waits_during_adoption(kind: str, probes: int) -> tuple[Figures, list[f
 
 
 async def main(kind: str, probes: int) -> Figures:
-    """All figures."""
+    """Run the benchmark."""
     shapes: dict[str, Callable[[int], JobSpec]] = {"wide": wide, "deep": deep, "diamond": diamond}
     figures: Figures = {}
     ratios = []

@@ -1,4 +1,4 @@
-"""The functions that the end-to-end benchmark has its worker serve."""
+"""Handlers of the end-to-end benchmark."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from mainspring import task
 
 @task
 def noop() -> None:
-    """Does nothing."""
+    """Do nothing."""
 
 
 @task
 def stamp() -> dict[str, float]:
-    """Says when it was called, and when it was about to return."""
+    """Return the times of the call and of the return."""
     began = time.time()
     return {"began": began, "ended": time.time()}
 
 
 @task
 def spread(count: int) -> dict[str, object]:
-    """Gives a fan-out its items, and says when."""
+    """Return the items of a fan-out, with the time."""
     return {"items": list(range(count)), "ended": time.time()}

@@ -1,4 +1,4 @@
-"""A worker that is nothing but a link: sends single words to an idle server, and times what comes back."""
+"""A minimal worker that sends single messages to an idle server, and measures the replies."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ _decode = msgspec.msgpack.Decoder(list[ToWorker]).decode
 
 
 class LinkProbe:
-    """Takes tasks labelled `probe` one at a time, and reports each."""
+    """Executes tasks labeled `probe` one at a time."""
 
     def __init__(self, address: str) -> None:
         self._url = address.replace("http", "ws", 1) + "/api/v1/worker-link"
         self.transitions: list[float] = []
-        """Seconds from a result to the answer that follows its commit."""
+        """Seconds from a result to the reply after its commit."""
         self.beats: list[float] = []
-        """Seconds from a beat to an answer to what was said in the same breath."""
+        """Seconds from a heartbeat to the reply to a message sent with it."""
 
     async def run(self, count: int) -> None:
-        """Do so many tasks."""
+        """Execute this many tasks."""
         async with connect(self._url, compression=None, max_size=None) as link:
             hello = Register("probe", "probe:1", Offer(1_000, 1 << 30), {"probe": "yes"})
             await _say(link, hello)
@@ -57,7 +57,7 @@ class LinkProbe:
                     self.transitions.append(time.perf_counter() - sent)
 
     async def _time_beat(self, link: ClientConnection, words: AsyncIterator[ToWorker]) -> None:
-        """A receipt for an attempt that is nobody's is answered with `Stop`, once the beat before it was taken."""
+        """A receipt for an unknown attempt is answered with `Stop`, after the heartbeat before it was processed."""
         sent = time.perf_counter()
         await _say(link, Beat(), Received((_NOBODYS,)))
         await _next(words, Stop)

@@ -1,16 +1,16 @@
-"""How long people wait for lists of runs, for one run, and for 30 days of a job, in a small store and among a million.
+"""Latency of run lists, of one run, and of 30 days of a job, in a small store and in one with a million runs.
 
     python -m benchmarks.lists --store postgres -o json
 
-Runs are of 300 tenants, 1 % of them of one job, and 1 % failed. They were made over 30 days; those that ended before
-today are in history, which on PostgreSQL has 90 days. Each list is asked for 20 runs at a time.
+The runs have 300 tenants; 1 % are of one job, and 1 % failed. They were created over 30 days; those that ended before
+today are in history, which on PostgreSQL has 90 days. Pages have 20 runs.
 
     page_first_ms, page_deep_ms         the first page of all runs, and the slowest of those at 10, 50 and 99 %
-    .._small_ms, .._ratio               the same in the small store, and how many times as long the large one takes
+    .._small_ms, .._ratio               the same in the small store, and the ratio of large to small
     pages_ms, pages_small_ms            the slowest page, by filter
     count_ms                            counting up to 10,000 runs, by filter
-    job_30_days_ms                      what became of the runs of one job, by day
-    status_p50_ms, status_p99_ms        GET /runs/{id}, one after the other over HTTP, from a server process of its own
+    job_30_days_ms                      results of the runs of one job, by day
+    status_p50_ms, status_p99_ms        GET /runs/{id}, sequentially over HTTP, from a separate server process
     page_http_p50_ms                    GET /runs, the first page, the same way
 """
 
@@ -88,7 +88,7 @@ _POSTGRES = {
 
 
 async def main(kind: str, runs: int) -> Figures:
-    """All figures for one kind of store."""
+    """Run the benchmark on one kind of store."""
     async with _filled(kind, FEW) as url, _opened(url) as store:
         small = await _pages(store)
     async with _filled(kind, runs) as url:
@@ -98,7 +98,7 @@ async def main(kind: str, runs: int) -> Figures:
 
 
 async def _of_store(kind: str, url: str, runs: int, small: dict[str, list[float]]) -> Figures:
-    """What the store itself takes."""
+    """Latencies of the store."""
     async with _opened(url) as store:
         large = await _pages(store)
         now = await store.time()
@@ -121,14 +121,14 @@ async def _of_store(kind: str, url: str, runs: int, small: dict[str, list[float]
 
 
 def _of_server(url: str) -> Figures:
-    """What somebody who asks a server takes who has no other requests under way."""
+    """Latencies over HTTP, without concurrent requests."""
     with tempfile.TemporaryDirectory(prefix="mainspring-bench-") as folder, Town(Path(folder), url) as town:
         server = town.server()
         with server.client() as client:
             client.submit_job({"name": "asked", "tasks": [{"name": "only"}]})
             ids = [client.submit("asked").id for _ in range(ASKED)]
             for run_id in ids:
-                client.cancel_run(run_id)  # nobody works: so each has a task, and is over
+                client.cancel_run(run_id)  # without workers: so each run has a task, and is finished
             statuses = [_lasts(lambda run_id=run_id: client.run(run_id)) for run_id in ids]  # type: ignore[misc]
             pages = [_lasts(lambda: list(client.runs(limit=PAGE))) for _ in range(ASKED // 4)]
     return {
@@ -145,7 +145,7 @@ def _lasts(ask: Callable[[], object]) -> float:
 
 
 async def _pages(store: Store) -> dict[str, list[float]]:
-    """For each filter, how long the first page takes, and those at the cursors."""
+    """For each filter, the latency of the first page, and of those at the cursors."""
     now = await store.time()
     at = [None, *(f"run_{_milliseconds(now - share * DAYS):012x}" for share in CURSORS)]
     return {
@@ -174,7 +174,7 @@ def _behind(wanted: RunFilter, before: str | None) -> RunFilter:
 
 @asynccontextmanager
 async def _filled(kind: str, runs: int) -> AsyncIterator[str]:
-    """The address of a store of this kind with so many runs."""
+    """URL of a store of this kind with this many runs."""
     now = datetime.now(UTC)
     if kind == "sqlite":
         with tempfile.TemporaryDirectory(prefix="mainspring-bench-") as folder:
@@ -210,7 +210,7 @@ async def _opened(url: str) -> AsyncIterator[Store]:
 
 
 def _statements(phrases: dict[str, str], runs: int, now: datetime) -> Iterator[str]:
-    """What fills a store."""
+    """SQL that fills a store."""
     instants = {
         "made": phrases["at"].format("ms"),
         "started": phrases["at"].format("ms + 500 + n % 97 * 10"),

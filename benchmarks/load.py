@@ -1,4 +1,4 @@
-"""Work to measure with: runs of no-op tasks, played workers, and P0 probes."""
+"""Load generators: runs of no-op tasks, virtual workers, and P0 probes."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _random = Random(entropy())
 async def submit(
     store: Store, runs: int, tenants: Sequence[str], *, spec: JobSpec = NOOP, priority: Priority = Priority.P2
 ) -> list[Run]:
-    """Put runs of a job into intake, in turn for each tenant."""
+    """Put runs of a job into intake, round robin by tenant."""
     await store.ensure_shard(POOL)
     return await submitting.submit(store, runs, tenants, spec=spec, priority=priority, by="benchmark")
 
 
 async def insert(store: Store, runs: Sequence[Run]) -> None:
-    """Insert runs, after jobs for them."""
+    """Insert jobs, then runs."""
     definition = msgspec.json.encode(NOOP).decode()
     for job_id, tenant in {run.job_id: run.tenant for run in runs}.items():
         await store.insert_job(JobRow(id=job_id, tenant=tenant, name=NOOP.name, version=0, definition=definition))
@@ -47,13 +47,13 @@ async def insert(store: Store, runs: Sequence[Run]) -> None:
 
 
 async def come_true(holds: Callable[[], bool], every_seconds: float = 0.1) -> None:
-    """Come back when something holds."""
+    """Wait until a condition holds."""
     while not holds():  # noqa: ASYNC110 - nothing tells of it
         await asyncio.sleep(every_seconds)
 
 
 class Working:
-    """Played workers for as long as a block lasts: the usual ones, or these."""
+    """Run virtual workers during a block: the default ones, or these."""
 
     def __init__(self, engine: Engine, fleet: Sequence[PlayedWorker] = ()) -> None:
         offer = Offer(CORES_PER_WORKER * 1_000, 64 << 30)
@@ -71,16 +71,16 @@ class Working:
 
 
 async def p0_waits(store: Store, probes: int, until: Callable[[Leader], bool]) -> list[float]:
-    """How long P0 runs of a tenant of its own wait while the engine works on whatever is in the store."""
+    """Latency of P0 runs of a separate tenant while the engine processes the store's content."""
     engine = Engine(store, MachineClock())
     async with engine.running(), Working(engine):
         return await probe(engine, probes, until)
 
 
 async def probe(engine: Engine, probes: int, until: Callable[[Leader], bool] = lambda _: False) -> list[float]:
-    """How long P0 runs of a tenant of its own wait, from acknowledged submission until durably assigned.
+    """Latency of P0 runs of a separate tenant, from acknowledged submission to durable assignment.
 
-    One after another, with a pause between them.
+    Sequentially, with a pause between them.
     """
     assigned: dict[str, asyncio.Future[float]] = {}
 

@@ -1,4 +1,4 @@
-"""What the benchmarks share: a store to measure on, percentiles, what else the machine did meanwhile, and printing."""
+"""Shared by the benchmarks: stores, percentiles, foreign CPU use, and output."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Figures = dict[str, object]
 
 
 def arguments(description: str) -> argparse.ArgumentParser:
-    """The options that every benchmark has. What the engine logs goes to stderr: stdout has the figures."""
+    """Options of every benchmark. The engine logs to stderr; stdout has the results."""
     configure_logging("text", "warning")
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--store", choices=("postgres", "sqlite"), default="postgres")
@@ -32,7 +32,7 @@ def arguments(description: str) -> argparse.ArgumentParser:
 
 
 def show(figures: Figures, output: str) -> None:
-    """Print the figures for people or for programs."""
+    """Print the results as text or JSON."""
     if output == "json":
         print(json.dumps(figures, indent=2))
         return
@@ -61,7 +61,7 @@ async def fresh_store(kind: str) -> AsyncIterator[Store]:
 
 
 async def durability(kind: str, store: Store) -> Figures:
-    """What the store promises about a commit, as it says itself."""
+    """The durability of a commit, as reported by the store."""
     report = getattr(store, "settings_report", None)
     if report is None:
         return {"store": kind, "synchronous": "FULL", "journal_mode": "WAL"}
@@ -69,18 +69,18 @@ async def durability(kind: str, store: Store) -> Figures:
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The value below which so many percent lie."""
+    """Return a percentile."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, round(percent / 100 * (len(ordered) - 1)))]
 
 
 def milliseconds(values: Sequence[float], percent: float) -> float:
-    """A percentile of seconds, in milliseconds."""
+    """Return a percentile of seconds, in milliseconds."""
     return round(1_000 * percentile(values, percent), 2)
 
 
 class Meter:
-    """Wall time, our CPU time, that with the database server's, and how many cores other processes took meanwhile."""
+    """Wall time, our CPU time, that including the database server, and the cores used by other processes."""
 
     def __init__(self, kind: str) -> None:
         self._clock = time.thread_time if kind == "sqlite" else time.process_time
@@ -98,18 +98,18 @@ class Meter:
 
     @staticmethod
     def _busy() -> float:
-        """Seconds of all cores; what another machine on the same hardware took from us is in it."""
+        """CPU seconds of all cores, including steal time."""
         times = psutil.cpu_times()
         return float(times.user + times.system + times.nice + getattr(times, "steal", 0.0))
 
     @staticmethod
     def _family() -> float:
-        """CPU seconds of this process, its children, and the database server that it started."""
+        """CPU seconds of this process, its children, and its database server."""
         total = 0.0
         for process in [psutil.Process(os.getpid()), *psutil.Process(os.getpid()).children(recursive=True)]:
             try:
                 times = process.cpu_times()
                 total += times.user + times.system + times.children_user + times.children_system
             except psutil.Error:
-                continue  # it has ended meanwhile; its time is its parent's now
+                continue  # ended meanwhile; its time was added to its parent's
         return total

@@ -1,19 +1,19 @@
-"""What a placement costs among 50,000 workers, and how well it fills them.
+"""Cost of a placement decision among 50,000 workers, and quality of packing.
 
 Decisions: a fleet of four kinds of worker in five zones, filled to 70 % of its cores with tasks of many sizes, each on
-a worker drawn at random: that leaves more workers with some room, and more kinds of room, than our own code would, and
-so more to look at. Then one decision for each of 1,260 distinct shapes, so that nothing is found again: plain ones,
-memory-heavy ones, those with a zone, with a common or a rare label, with preferred labels, with gpus, and those that
-fit nowhere, each at every priority. What is measured is CPU time.
+a random worker: this leaves more workers with free capacity, and more kinds of it, than our own code would, and so more
+candidates. Then one decision for each of 1,260 distinct shapes, so that no result is reused: plain, memory-heavy, with
+a zone, with a common or a rare label, with preferred labels, with GPUs, and infeasible, each at every priority. CPU
+time is measured.
 
 Packing: the same mixed tasks onto identical empty workers, by our code and by first-fit-decreasing. Both get them
-largest first, as a batch of waiting tasks. `workers_used_vs_ffd` is to be at most 1. No two of these tasks are alike;
-`few_shapes_...` is the same for tasks of 40 shapes in random order, as a shard places them: in turns, in which one look
-for workers serves several tasks of a shape.
+largest first, as a batch. `workers_used_vs_ffd` should be at most 1. All these tasks have distinct shapes;
+`few_shapes_...` is the same for tasks of 40 shapes in random order, as a shard places them: in turns, in which one
+search for workers serves several tasks of a shape.
 
-Utilisation: a mixed fleet and tasks of mixed sizes in random order, by our code and by random placement on any worker
-that has room. `utilisation` is the part of the fleet's cores in use when the first task found no room;
-`utilisation_in_the_end` when each was tried.
+Utilization: a mixed fleet and tasks of mixed sizes in random order, by our code and by random placement on any feasible
+worker. `utilisation` is the share of the fleet's cores in use when the first task found no capacity;
+`utilisation_in_the_end` after all tasks were tried.
 
     python -m benchmarks.placement -o json
 """
@@ -39,7 +39,7 @@ from mainspring.core.placement.worker_index import OpenWorkers
 WORKERS = 50_000
 FULL = 0.7
 EACH = 30
-"""Shapes of each sort, for each priority."""
+"""Shapes of each kind, per priority."""
 PACKED_TASKS = 10_000
 TASKS_OF_A_TURN = 200
 SPREAD_WORKERS = 500
@@ -50,13 +50,13 @@ _MACHINES = (
 )  # fmt: skip
 _SHARES = (0.4, 0.35, 0.2, 0.05)
 _PACKED = _MACHINES[1]
-"""What the workers are that tasks are packed onto."""
+"""The workers for packing."""
 
 Place = Callable[[Resources], Worker | None]
 
 
 class Fleet:
-    """Workers that are filled as a shard fills them."""
+    """Workers, filled as by a shard."""
 
     def __init__(self, workers: Iterable[Worker]) -> None:
         self.workers = list(workers)
@@ -65,7 +65,7 @@ class Fleet:
             self.open.update(worker)
 
     def take(self, worker: Worker, resources: Resources) -> None:
-        """Somebody has so much of a worker from now on."""
+        """Reserve capacity of a worker."""
         number = f"lease_{len(worker.leases)}"
         worker.leases[number] = Lease(
             id=number, worker_id=worker.id, tenant="t", priority=Priority.P2, shape=Shape(resources=resources),
@@ -75,13 +75,13 @@ class Fleet:
         self.open.update(worker)
 
     def utilisation(self) -> float:
-        """The part of the cores that are in use."""
+        """The share of cores in use."""
         used = sum(worker.used.cpu_millis for worker in self.workers)
         return used / sum(worker.total.cpu_millis for worker in self.workers)
 
 
 def a_fleet(size: int, random: Random) -> Fleet:
-    """Workers of four kinds in five zones. Each has its host's name, half have fast disks, one in 1,000 a licence."""
+    """Workers of four kinds in five zones. Each has its host's name, half have fast disks, one in 1,000 a license."""
     return Fleet(
         Worker(
             id=f"w{number}",
@@ -97,14 +97,14 @@ def a_fleet(size: int, random: Random) -> Fleet:
 
 
 def some_tasks(random: Random) -> Iterator[Resources]:
-    """What tasks ask for: many small ones, a few large ones, from much memory for a core to little."""
+    """Resources of tasks: many small, a few large, with much or little memory per core."""
     for task in tasks_of_few_shapes(random):
         memory = int(task.memory_bytes * random.uniform(0.5, 1.5))
         yield Resources(task.cpu_millis, min(memory, 128 * _GIB), 0, random.choice((0, 0, 10 * _GIB)))
 
 
 def tasks_of_few_shapes(random: Random) -> Iterator[Resources]:
-    """The same, but what they ask for are round numbers."""
+    """The same, in round numbers."""
     while True:
         millis = random.choice((250, 500, 1_000, 1_000, 2_000, 2_000, 4_000, 8_000))
         if random.random() < 0.02:
@@ -114,7 +114,7 @@ def tasks_of_few_shapes(random: Random) -> Iterator[Resources]:
 
 
 def decisions(random: Random) -> Figures:
-    """How long a decision takes, for each sort of shape."""
+    """Measure the time of a decision, for each kind of shape."""
     fleet = a_fleet(WORKERS, random)
     _fill(fleet, random)
     by_sort: dict[str, list[float]] = {}
@@ -143,7 +143,7 @@ def decisions(random: Random) -> Figures:
 
 
 def _fill(fleet: Fleet, random: Random) -> None:
-    """Fill the fleet: most workers to about the same part, some to the brim and some hardly."""
+    """Fill the fleet: most workers to about the same share, some completely and some hardly."""
     target = FULL * sum(worker.total.cpu_millis for worker in fleet.workers)
     used = 0
     tasks = some_tasks(random)
@@ -158,7 +158,7 @@ def _fill(fleet: Fleet, random: Random) -> None:
 
 
 def shapes(random: Random) -> Iterator[tuple[str, Priority, Shape]]:
-    """Distinct shapes of each sort, in random order."""
+    """Distinct shapes of each kind, in random order."""
     tasks = some_tasks(random)
     makers: dict[str, Callable[[], Shape]] = {
         "plain": lambda: Shape(resources=next(tasks)),
@@ -196,7 +196,7 @@ def _another(maker: Callable[[], Shape], drawn: set[Shape]) -> Shape:
 
 
 def packing(random: Random) -> Figures:
-    """How many workers the same tasks need, by our code and by first-fit-decreasing."""
+    """Workers needed for the same tasks, by our code and by first-fit-decreasing."""
     tasks = list(islice(some_tasks(random), PACKED_TASKS))
     tasks.sort(key=_size, reverse=True)
     few = list(islice(tasks_of_few_shapes(random), PACKED_TASKS))
@@ -216,7 +216,7 @@ def packing(random: Random) -> Figures:
 
 
 def _pack(tasks: Iterable[Resources], random: Random, *, turn: int) -> int:
-    """How many workers are used if so many tasks are placed in each turn."""
+    """Workers used if this many tasks are placed per turn."""
     fleet = Fleet(_identical(PACKED_TASKS // 2))
     shortlists: dict[Shape, Shortlist] = {}
     for number, task in enumerate(tasks):
@@ -235,12 +235,12 @@ def _identical(size: int) -> Iterator[Worker]:
 
 
 def _size(task: Resources) -> float:
-    """How large a task is: the part of the worker that it takes of the resource of which it takes most."""
+    """Size of a task: its dominant share of a worker."""
     return max(task.cpu_millis / _PACKED.cpu_millis, task.memory_bytes / _PACKED.memory_bytes)
 
 
 def _first_fit(tasks: Iterable[Resources]) -> int:
-    """How many workers are used if each task goes to the first one with room."""
+    """Workers used by first fit."""
     rooms: list[Resources] = []
     for task in tasks:
         place = next((place for place, room in enumerate(rooms) if task.fits(room)), None)
@@ -252,7 +252,7 @@ def _first_fit(tasks: Iterable[Resources]) -> int:
 
 
 def utilisation(random: Random) -> Figures:
-    """How full a fleet gets, by our code and at random."""
+    """Utilization of a fleet, by our code and at random."""
     seed = random.randrange(1 << 32)
     figures: Figures = {}
     for name in ("utilisation", "utilisation_random"):
@@ -279,7 +279,7 @@ def _ours(fleet: Fleet, random: Random) -> Place:
 
 
 def _at_random(fleet: Fleet, random: Random) -> Place:
-    """Any worker that has room, each as likely as another."""
+    """A random feasible worker."""
 
     def place(task: Resources) -> Worker | None:
         having = [worker for worker in fleet.workers if task.fits(worker.free)]
@@ -289,7 +289,7 @@ def _at_random(fleet: Fleet, random: Random) -> Place:
 
 
 def main(seed: int) -> Figures:
-    """All figures."""
+    """Run the benchmark."""
     return decisions(Random(seed)) | packing(Random(seed)) | utilisation(Random(seed))
 
 

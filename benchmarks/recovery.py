@@ -1,4 +1,4 @@
-"""How long work stands still when something is killed: a worker's agent, or the server that leads.
+"""Recovery time after a kill of a worker's agent, or of the leading server.
 
 python -m benchmarks.recovery -o json
 
@@ -26,7 +26,7 @@ _SHORT = {"name": "short", "tasks": [{"name": "short", "work": {"run": ["true"]}
 
 
 def main() -> Figures:
-    """Both, several times."""
+    """Measure both, several times."""
     workers, leaders = [], []
     for _ in range(ROUNDS):
         with tempfile.TemporaryDirectory() as folder, running_postgres(DURABLE) as url, Town(Path(folder), url) as town:

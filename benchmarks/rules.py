@@ -1,4 +1,4 @@
-"""Everything on that a fleet is shared by, for measuring what it costs."""
+"""All sharing features enabled, to measure their cost."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from tests.submitting import NOOP
 
 GIB = 1 << 30
 GROUPS: dict[str, float | None] = {"licence": None, "partner": 1.0}
-"""Each task is in a group of which so many may run at a time, and in one of which so many may start in a second."""
+"""Each task is in a concurrency group and in a rate group."""
 MOST_OF_GROUP = 1_000_000
-"""More than there ever are: nothing waits, and what is measured is what counting costs."""
+"""Limits that are never reached: only the cost of counting is measured."""
 LABELLED = replace(NOOP, labels={"eu_data": "yes", "team": "ml"}, pool=POOL)
-"""The job of the other drains, as a policy looks at it."""
+"""The job of the other drains, matched by a policy."""
 SHARED = replace(LABELLED, tasks=tuple(replace(task, groups=tuple(GROUPS)) for task in LABELLED.tasks))
 """The same, and in groups."""
 _EU = json.dumps({"region": "eu"})
 
 
 async def set_rules(store: Store, tenants: Sequence[str]) -> None:
-    """Give every tenant a quota of its own, of which nothing is in the way, and the pool rules to look at."""
+    """Set a quota for every tenant, which is never reached, and rules for the pool."""
     now = await store.time()
     last: dict[str, Any] = {"version": 0, "updated_at": now, "updated_by": "benchmark"}
     await store.ensure_shard(POOL)

@@ -1,13 +1,13 @@
-"""How soon schedules that are due together are fired, among 200,000, by two triggers at once (TRG-4, NUM).
+"""Latency of firing schedules that are due at once, among 200,000, with two concurrent triggers (TRG-4, NUM).
 
     python -m benchmarks.schedules --store postgres -o json
 
-On PostgreSQL each trigger is a process of its own, on SQLite both are in this one. First 1,000 schedules come due in
-one second, then 20,000. One is fired when its window's row, its run and its next time are durable.
+On PostgreSQL each trigger is a separate process, on SQLite both are in this one. First 1,000 schedules are due in one
+second, then 20,000. A schedule is fired when its window's row, its run and its next time are durable.
 
     fire_1000_s, fire_20000_s   from the window to the last of them
     doubled, left_out           windows with more than one run, and with none: each must be 0
-    runs_alone_s                what the store takes to insert as many runs in chunks of the same size, and nothing else
+    runs_alone_s                inserting as many runs in chunks of the same size, and nothing else
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ SCHEDULES = 200_000
 WAVES = (1_000, 20_000)
 TENANTS = 200
 LEAD, APART = timedelta(seconds=15), timedelta(seconds=10)
-"""How long before the first wave the filling of the store must be over, and how far the waves are from each other."""
+"""Time from filling the store to the first wave, and between the waves."""
 POLL_SECONDS = 0.05
 _TRIGGER = "--be-a-trigger"
 _random = Random(entropy())
 
 
 async def main(kind: str, schedules: int) -> Figures:
-    """All figures for one kind of store."""
+    """Run the benchmark on one kind of store."""
     async with _place(kind) as place:
         windows = await _fill(place, schedules)
         async with place.triggers(), place.opened() as store:
@@ -79,7 +79,7 @@ async def main(kind: str, schedules: int) -> Figures:
 
 
 async def _fill(place: Place, schedules: int) -> dict[int, datetime]:
-    """Put jobs and schedules into the store; the windows at which the waves come due, by their size."""
+    """Put jobs and schedules into the store; return the windows of the waves, by size."""
     async with place.opened() as store:
         now = await store.time()
         await store.ensure_shard(POOL)
@@ -93,7 +93,7 @@ async def _fill(place: Place, schedules: int) -> dict[int, datetime]:
 
 
 async def _fired(place: Place, count: int, window: datetime) -> float:
-    """How long after a window so many have been fired, that one's and those before."""
+    """Seconds from a window until this many schedules have fired in total."""
     left = (window - datetime.now(UTC)).total_seconds()
     assert left > 0, "filling the store took longer than was thought"
     await asyncio.sleep(left)
@@ -127,7 +127,7 @@ def _job(tenant: int, now: datetime) -> JobRow:
 
 
 def _far(number: int, now: datetime) -> ScheduleRow:
-    """A schedule that has hours left."""
+    """A schedule that is due in hours."""
     hour = (now + timedelta(hours=2 + number % 20)).hour
     return _schedule(f"far-{number}", number, f"{number % 60} {hour} * * *", now)
 
@@ -145,7 +145,7 @@ def _schedule(name: str, number: int, cron: str, now: datetime) -> ScheduleRow:
 
 
 class OnSqlite:
-    """A file. Both triggers are in this process, the only one that may have it open for writing."""
+    """SQLite. Both triggers are in this process, the only one that may write."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -153,7 +153,7 @@ class OnSqlite:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Store]:
-        """The store, which is one for all in this process."""
+        """The store, shared in this process."""
         if self._store is not None:
             yield self._store
             return
@@ -166,7 +166,7 @@ class OnSqlite:
 
     @asynccontextmanager
     async def triggers(self) -> AsyncIterator[None]:
-        """Two triggers that fire what is due."""
+        """Run two triggers."""
         async with self.opened() as store:
             firing = [asyncio.create_task(_fire(store)) for _ in range(2)]
             try:
@@ -177,12 +177,12 @@ class OnSqlite:
                 await asyncio.gather(*firing, return_exceptions=True)
 
     async def count(self, query: str) -> int:
-        """The one number that a query gives."""
+        """Return the number that a query returns."""
         with contextlib.closing(sqlite3.connect(f"file:{self._path}?mode=ro", uri=True)) as aside:
             return int(aside.execute(query).fetchone()[0])
 
     async def insert(self, rows: Sequence[ScheduleRow]) -> None:
-        """Put schedules in, while nobody has the store open."""
+        """Insert schedules while the store is closed."""
         codec = sqlite_rows.SCHEDULES
         statement = f"INSERT INTO schedules ({codec.select()}) VALUES ({', '.join('?' * len(codec.names))})"
         with contextlib.closing(sqlite3.connect(self._path)) as filling, filling:
@@ -190,7 +190,7 @@ class OnSqlite:
 
 
 class OnPostgres:
-    """A database. Each trigger is a process of its own."""
+    """PostgreSQL. Each trigger is a separate process."""
 
     def __init__(self, url: str, aside: asyncpg.Connection[asyncpg.Record]) -> None:
         self._url = url
@@ -207,7 +207,7 @@ class OnPostgres:
 
     @asynccontextmanager
     async def triggers(self) -> AsyncIterator[None]:
-        """Two triggers that fire what is due."""
+        """Run two triggers."""
         command = (sys.executable, "-m", "benchmarks.schedules", _TRIGGER, self._url)
         firing = [await asyncio.create_subprocess_exec(*command) for _ in range(2)]
         try:
@@ -218,11 +218,11 @@ class OnPostgres:
                 await one.wait()
 
     async def count(self, query: str) -> int:
-        """The one number that a query gives."""
+        """Return the number that a query returns."""
         return int(await self._aside.fetchval(query))
 
     async def insert(self, rows: Sequence[ScheduleRow]) -> None:
-        """Put schedules in."""
+        """Insert schedules."""
         codec = postgres_rows.SCHEDULES
         await self._aside.copy_records_to_table("schedules", records=codec.rows(rows), columns=list(codec.names))
         await self._aside.execute("ANALYZE schedules")
@@ -233,7 +233,7 @@ Place = OnSqlite | OnPostgres
 
 @asynccontextmanager
 async def _place(kind: str) -> AsyncIterator[Place]:
-    """Where schedules are kept: an empty store of this kind, as durable as in production."""
+    """An empty store of this kind, as durable as in production."""
     if kind == "sqlite":
         with tempfile.TemporaryDirectory(prefix="mainspring-bench-") as folder:
             yield OnSqlite(Path(folder) / "bench.db")
@@ -252,7 +252,7 @@ async def _fire(store: Store) -> None:
 
 
 async def _be_a_trigger(url: str) -> None:
-    """Fire what is due until told to stop."""
+    """Fire due schedules until stopped."""
     store = await open_store(url, MachineClock())
     firing = asyncio.create_task(_fire(store))
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, firing.cancel)

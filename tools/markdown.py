@@ -1,4 +1,4 @@
-"""Pieces of Markdown that made pages consist of."""
+"""Markdown fragments of generated pages."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Iterable, Sequence
 
 
 def code(text: str) -> str:
-    """A text as code."""
+    """Format a text as code."""
     return f"`{text}`"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """The lines of a table, and an empty one behind it; no line at all if there is no row."""
+    """Return the lines of a table and a blank line; nothing if there are no rows."""
     lines = [_row(cells) for cells in rows]
     return [_row(head), _row(["---"] * len(head)), *lines, ""] if lines else []
 
 
 def first_sentence(thing: object) -> str:
-    """What the docstring of a thing begins with."""
+    """Return the first sentence of a docstring."""
     return inspect.cleandoc(getattr(thing, "__doc__", None) or "").partition("\n")[0]
 
 

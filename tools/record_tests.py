@@ -1,6 +1,6 @@
-"""A plugin of pytest that writes one line of JSON per report: `-p tools.record_tests --record-tests=FILE`.
+"""pytest plugin that writes one line of JSON per report: `-p tools.record_tests --record-tests=FILE`.
 
-`tools.run_tests` reads them. With pytest-xdist only the controller writes: it hears the reports of all its processes.
+`tools.run_tests` reads them. With pytest-xdist only the controller writes: it receives the reports of all workers.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pytest
 
 
 class Recorder:
-    """Writes the reports of one run into a file."""
+    """Writes the reports of one run to a file."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("a", buffering=1)
@@ -35,12 +35,12 @@ class Recorder:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option that names the file."""
+    """Add the option for the file."""
     parser.addoption("--record-tests", type=Path, help="Write one line of JSON per report into this file.")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Record, unless this is one of xdist's processes."""
+    """Record, except in xdist workers."""
     path: Path | None = config.getoption("record_tests")
     if path is not None and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Recorder(path))

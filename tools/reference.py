@@ -1,13 +1,12 @@
-"""Makes the pages of the reference that say what the code says: `make reference`.
+"""Generate the reference pages from the code: `make reference`.
 
-    docs/reference/commands.md     every command, from the tree that `mainspring` walks
+    docs/reference/commands.md     every command, from the command tree
     docs/reference/routes.md       every route, from the OpenAPI document
     docs/reference/settings.md     every setting, from `core/model/settings.py`
     docs/reference/pipeline.md     every field of a `pipeline.yaml`, from its schema
-    docs/reference/sdk.md          what `mainspring` and `mainspring.testing` export, from their docstrings
+    docs/reference/sdk.md          the exports of `mainspring` and `mainspring.testing`, from docstrings
 
-A test in tests/docs fails if a page is not what this makes. Nothing on a page depends on the machine, on a terminal or
-on the time.
+A test in tests/docs fails if a page is out of date. The pages do not depend on the machine, the terminal or the time.
 """
 
 from __future__ import annotations
@@ -29,23 +28,23 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "settings": settings_page,
     "sdk": sdk_page,
 }
-"""Each made page, and who makes its text."""
+"""Generated pages with their generators."""
 
 _HEAD = "<!-- Made from the code by tools/reference.py: change the code, then run `make reference`. -->\n\n"
 
 
 def target_of(page: str) -> Path:
-    """Where a made page is."""
+    """Return the path of a generated page."""
     return REFERENCE / f"{page}.md"
 
 
 def made(page: str) -> str:
-    """A page's text."""
+    """Return the text of a page."""
     return _HEAD + PAGES[page]()
 
 
 def make() -> None:
-    """Write every made page."""
+    """Write all generated pages."""
     for page in PAGES:
         target_of(page).write_text(made(page), encoding="utf-8")
 

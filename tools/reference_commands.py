@@ -1,4 +1,4 @@
-"""The page of commands."""
+"""Generate the page of commands."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from tools.markdown import code, table
 _BEGINNING = """\
 # Commands
 
-What `mainspring COMMAND --help` says, of every command. [The command line](cli.md) says what they have in common: how
-things are named, which server is asked, how results are printed, exit codes, and the files that are submitted.
+The output of `mainspring COMMAND --help` for every command. [The command line](cli.md) describes what they have in
+common: names, server selection, output formats, exit codes, and submitted files.
 """
 _SHARED_BEGINNING = """\
-## Options of many commands
+## Common options
 
-A command that has one of these lists it by its name only.
+Commands with one of these options list it by name only.
 """
 _EXAMPLES = "\b\nExamples:\n"
 _MANY = 20
-"""An option that so many commands have is explained once."""
+"""An option of this many commands is explained once."""
 
 Option = tuple[str, str]
-"""How an option is written, and what it says of itself."""
+"""Syntax and description of an option."""
 
 
 def commands_page() -> str:
-    """The text of the page."""
+    """Return the text of the page."""
     root = click.Context(main, info_name="mainspring")
     tree = dict(walk(root))
     counts = Counter(option for command in tree.values() for option in _options(command))
@@ -44,7 +44,7 @@ def commands_page() -> str:
 
 
 def _section(path: str, command: click.Command, shared: set[Option]) -> Iterator[str]:
-    """The lines about one command."""
+    """Return the lines about one command."""
     about, _, examples = inspect.cleandoc(command.help or "").partition(_EXAMPLES)
     yield f"## mainspring {path}"
     yield ""
@@ -65,7 +65,7 @@ def _section(path: str, command: click.Command, shared: set[Option]) -> Iterator
 
 
 def _usage(command: click.Command) -> Iterator[str]:
-    """What stands behind the name."""
+    """Return the usage after the command's name."""
     context = click.Context(command)
     for parameter in command.params:
         if isinstance(parameter, click.Argument):
@@ -75,7 +75,7 @@ def _usage(command: click.Command) -> Iterator[str]:
 
 
 def _options(command: click.Command) -> list[Option]:
-    """The options of a command, in their order."""
+    """Return the options of a command, in order."""
     context = click.Context(command)
     return [
         (_written(option, context), _explained(option))
@@ -85,7 +85,7 @@ def _options(command: click.Command) -> list[Option]:
 
 
 def _written(option: click.Option, context: click.Context) -> str:
-    """How an option is said: its names, and what comes behind the long one."""
+    """Format an option: its names, and the metavar after the long one."""
     names = [code(name) for name in sorted([*option.opts, *option.secondary_opts], key=len)]
     if not option.is_flag and not option.count:
         names[-1] = code(f"{names[-1].strip('`')} {_value(option, context)}")
@@ -93,20 +93,20 @@ def _written(option: click.Option, context: click.Context) -> str:
 
 
 def _value(option: click.Option, context: click.Context) -> str:
-    """What stands behind an option."""
+    """Return the metavar of an option."""
     is_range = option.metavar is None and isinstance(option.type, click.IntRange | click.FloatRange)
     return "NUMBER" if is_range else option.make_metavar(context).strip("[]")
 
 
 def _explained(option: click.Option) -> str:
-    """What an option is for, and what it is if nobody says it."""
+    """Return the description and the default of an option."""
     words = option.help or ""
     if option.required:
-        words += " Must be said."
+        words += " Required."
     if option.multiple:
-        words += " May be said several times."
+        words += " Repeatable."
     if isinstance(option.default, str | int | float) and not option.is_flag:
-        words += f" {code(str(option.default))} unless said."
+        words += f" Default: {code(str(option.default))}."
     return words
 
 

@@ -1,4 +1,4 @@
-"""The page of pipeline files."""
+"""Generate the page of pipeline files."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from tools.markdown import code, table
 _BEGINNING = """\
 # Pipeline files
 
-A directory with a `pipeline.yaml` is a pipeline. `mainspring validate` checks files, `mainspring plan` says when they
-run, `mainspring schema pipeline` prints this page as a JSON Schema for editors. The [guide](../guides/folder.md) has
-examples.
+A directory with a `pipeline.yaml` is a pipeline. `mainspring validate` checks files, `mainspring plan` shows when they
+run, and `mainspring schema pipeline` prints this page as a JSON Schema for editors. The [guide](../guides/folder.md)
+has examples.
 
-Every field is optional, but for one of `tasks` and `map`. An unknown field is an error. Lengths are written `30s`,
-`10m`, `1h30m`; sizes `512Mi`, `2G`. `defaults` takes the fields of tasks that can be the same for all of them. Fields
-of the strict form, which programs send ([routes](routes.md)), are taken as well, and are not listed here.
+All fields are optional, except one of `tasks` and `map`. An unknown field is an error. Durations are written `30s`,
+`10m`, `1h30m`; sizes `512Mi`, `2G`. `defaults` takes task fields that apply to all tasks. Fields of the strict form,
+which programs send ([routes](routes.md)), are also accepted, and not listed here.
 """
 _STRICT = "strict form"
 _REPEATED = "defaults"
 
 
 def pipeline_page() -> str:
-    """The text of the page."""
+    """Return the text of the page."""
     schema = pipeline_schema()
     lines = [_BEGINNING]
     for heading, fields in _sections(schema):
@@ -33,12 +33,12 @@ def pipeline_page() -> str:
             for name, field in fields
             if _STRICT not in (said := str(field.get("description", "")))
         ]
-        lines += [f"## {heading}", "", *table(["Field", "Value", "What it is"], rows)]
+        lines += [f"## {heading}", "", *table(["Field", "Value", "Description"], rows)]
     return "\n".join(lines)
 
 
 def _sections(schema: Mapping[str, Any]) -> Iterator[tuple[str, list[tuple[str, Mapping[str, Any]]]]]:
-    """The file as a whole, then each field that has fields of its own, as far down as they go."""
+    """Yield the file itself, then each field that has nested fields, recursively."""
     waiting: list[tuple[str, Mapping[str, Any]]] = [("The file", schema)]
     told: set[int] = set()
     while waiting:
@@ -59,7 +59,7 @@ def _path(heading: str) -> str:
 
 
 def _objects(field: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The objects with fields that a value may be, or be a list of."""
+    """Return the object types of a value, or of its list items."""
     field = _followed(field, schema)
     if "properties" in field:
         yield field
@@ -77,7 +77,7 @@ def _followed(field: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[st
 
 
 def _kind(field: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
-    """What a value may be, in few words."""
+    """Describe the type of a value briefly."""
     field = _followed(field, schema)
     if "enum" in field:
         return ", ".join(code(str(value)) for value in field["enum"])

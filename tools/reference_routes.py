@@ -1,4 +1,4 @@
-"""The page of routes."""
+"""Generate the page of routes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _BEGINNING = f"""\
 
 Every route of the HTTP API. Paths are below `{API}`, but for those of the last section. The role is the least that may
 ask; [those above it](http-api.md#who-asks) may too. [The HTTP API](http-api.md) says what holds for all of them.
-`mainspring openapi` prints the OpenAPI document, with bodies, answers and examples; a server shows it as a page at
+`mainspring openapi` prints the OpenAPI document, with bodies, responses and examples; a server renders it at
 `/api/docs`.
 
-In the last column, `?name` is a parameter of the query, `Name:` a header, and `body` what the request brings. Lists
-also take `?limit`, `?cursor` and `?fields`.
+In the last column, `?name` is a query parameter, `Name:` a header, and `body` the request body. Lists also take
+`?limit`, `?cursor` and `?fields`.
 """
 _OF_ALL_LISTS = frozenset({"limit", "cursor", "fields"})
 _SYSTEM = "system"
@@ -37,13 +37,13 @@ class _Body(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Operation(msgspec.Struct, frozen=True, kw_only=True):
-    """What the page says of a route, as the document has it."""
+    """The parts of an OpenAPI operation that the page shows."""
 
     summary: str
     tags: list[str]
     parameters: list[_Parameter]
     body: _Body | None = msgspec.field(name="requestBody", default=None)
-    role: str = msgspec.field(name="x-role", default="anybody")
+    role: str = msgspec.field(name="x-role", default="anyone")
 
 
 class _Document(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +51,7 @@ class _Document(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def routes_page() -> str:
-    """The text of the page."""
+    """Return the text of the page."""
     lines = [_BEGINNING]
     paths = msgspec.convert(document(endpoints(), ""), _Document).paths
     routes = [
@@ -62,7 +62,7 @@ def routes_page() -> str:
     routes.sort(key=lambda route: (route[0] == _SYSTEM, *route[:3]))
     for tag, group in groupby(routes, key=lambda route: route[0]):
         rows = [_row(method, path, operation) for _, path, method, operation in group]
-        lines += [f"## {tag}", "", *table(["Route", "Role", "What", "Takes"], rows)]
+        lines += [f"## {tag}", "", *table(["Route", "Role", "Description", "Parameters"], rows)]
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""The page of the SDK."""
+"""Generate the page of the SDK."""
 
 from __future__ import annotations
 
@@ -22,16 +22,14 @@ from tools.markdown import code, first_sentence
 _BEGINNING = """\
 # The SDK
 
-What `mainspring` and `mainspring.testing` have, with the first sentence of what each says of itself; `help()` says the
-rest. [A job in Python](../guides/python-jobs.md) shows how it fits together. Errors are on [their page](errors.md).
+The exports of `mainspring` and `mainspring.testing`, with the first sentence of each docstring; `help()` shows the
+rest. [A job in Python](../guides/python-jobs.md) is the guide. For errors, see [Errors](errors.md).
 """
-_CLIENTS = (
-    "`AsyncClient` is made in the same way and has the same methods: each is awaited, an iterator is for `async for`."
-)
+_CLIENTS = "`AsyncClient` has the same constructor and methods; they are awaited, and iterators are for `async for`."
 _EXPORTED: Sequence[tuple[str, Sequence[str]]] = (
     ("Jobs and tasks", ("task", "Task", "job", "Job", "Retry", "serve")),
-    ("When a job runs", ("every", "cron", "once", "on_event", "after")),
-    ("Inside of a task", ("current", "Context", "TaskError")),
+    ("Schedules", ("every", "cron", "once", "on_event", "after")),
+    ("Inside a task", ("current", "Context", "TaskError")),
     ("A folder of pipelines", ("PipelineScheduler",)),
     ("Clients", ("Client",)),
 )
@@ -40,29 +38,29 @@ _OPTIONS = (TaskOptions, JobOptions, ScheduleOptions)
 _RESULTS = (RunResult, TaskResult, RunHandle, Plan, PlannedTask, EventStream)
 _FOR_TESTS = ("run", "context", "SpokenContext", "World", "FrozenClock")
 _GIVEN = {"Task", "Job", "Context", "SpokenContext", *(kind.__name__ for kind in (*_RESULTS, *_OPTIONS))}
-"""Classes that users don't make by themselves."""
+"""Classes that users don't instantiate."""
 _OUR_OWN = frozenset({"record", "record_map", "recorded", "bind", "fields"})
-"""Methods for other parts of the package."""
+"""Internal methods."""
 
 
 def sdk_page() -> str:
-    """The text of the page. Raises ValueError if something is exported that it does not tell of."""
+    """Return the text of the page. Raises ValueError if an export is missing on it."""
     told = {name for _, names in _EXPORTED for name in names} | {_TOLD_BY_CLIENT}
     untold = {name for name in mainspring.__all__ if not name.startswith("_")} ^ told
     if untold:
-        raise ValueError(f"tools/reference_sdk.py does not say where {sorted(untold)} belong")
+        raise ValueError(f"tools/reference_sdk.py has no section for {sorted(untold)}")
     lines = [_BEGINNING]
     for heading, names in _EXPORTED:
         lines += _section(heading, [getattr(mainspring, name) for name in names])
     lines += [_CLIENTS, ""]
     lines += _section("Options", _OPTIONS)
-    lines += _section("What they give", _RESULTS)
+    lines += _section("Results", _RESULTS)
     lines += _section("mainspring.testing", [getattr(testing, name) for name in _FOR_TESTS])
     return "\n".join(lines)
 
 
 def _section(heading: str, things: Sequence[object]) -> Iterator[str]:
-    """The lines about things that belong together."""
+    """Return the lines of a section."""
     yield f"## {heading}"
     yield ""
     for thing in things:
@@ -76,7 +74,7 @@ def _section(heading: str, things: Sequence[object]) -> Iterator[str]:
 
 
 def _of_class(kind: type) -> Iterator[str]:
-    """The lines about a class: how it is made, what it has, what it does."""
+    """Return the lines about a class: constructor, fields, methods."""
     is_given = kind.__name__ in _GIVEN
     yield f"### {kind.__name__}"
     yield ""
@@ -90,7 +88,7 @@ def _of_class(kind: type) -> Iterator[str]:
 
 
 def _members(kind: type) -> Iterator[tuple[str, str]]:
-    """The properties and methods of a class, in the order of the alphabet; those of a context are told of once."""
+    """Return the properties and methods of a class, sorted; those of a context are documented once."""
     told = dir(Context) if issubclass(kind, Context) and kind is not Context else ()
     for name, member in inspect.getmembers(kind):
         if name.startswith("_") or name in _OUR_OWN or name in told:
@@ -102,14 +100,14 @@ def _members(kind: type) -> Iterator[tuple[str, str]]:
 
 
 def _fields(kind: type) -> Iterator[tuple[str, str]]:
-    """The declared fields of a class, with what is said below each."""
+    """Return the declared fields of a class, with their docstrings."""
     for statement, after in _pairs(_source(kind).body):
         if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
             yield f"{statement.target.id}: {ast.unparse(statement.annotation)}", _text(after)
 
 
 def _attributes(kind: type) -> Iterator[tuple[str, str]]:
-    """What the instances of a class are given when they are made."""
+    """Return the attributes that the constructor assigns."""
     for making in _source(kind).body:
         if isinstance(making, ast.FunctionDef) and making.name == "__init__":
             for statement, after in _pairs(making.body):
@@ -125,7 +123,7 @@ def _source(kind: type) -> ast.ClassDef:
 
 
 def _pairs(body: Sequence[ast.stmt]) -> Iterator[tuple[ast.stmt, ast.stmt | None]]:
-    """Each statement, and the one below it."""
+    """Yield each statement with the next one."""
     return zip(body, [*body[1:], None], strict=True)
 
 
@@ -138,7 +136,7 @@ def _text(statement: ast.stmt | None) -> str:
 
 
 class _Plain:
-    """An annotation that is written as it stands in the source."""
+    """An annotation that is rendered as in the source."""
 
     def __init__(self, annotation: object) -> None:
         self._text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
@@ -148,7 +146,7 @@ class _Plain:
 
 
 def _signature(call: Callable[..., object]) -> str:
-    """How something is called."""
+    """Return the signature of a callable."""
     signature = inspect.signature(call)
     parameters = [
         parameter

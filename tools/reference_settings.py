@@ -1,4 +1,4 @@
-"""The page of settings."""
+"""Generate the page of settings."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ from tools.markdown import code, table
 _BEGINNING = """\
 # Settings
 
-Each is given to a server as `--set NAME=VALUE`, or changed on all servers while they run:
-`mainspring settings set NAME VALUE`. What was changed goes before `--set`, and that before the default;
-`mainspring settings` says which it is. What a job says of its own goes before all of them. Lengths are in the unit that
-ends the name.
+Settings are set per server with `--set NAME=VALUE`, or on all servers at runtime with
+`mainspring settings set NAME VALUE`. Precedence: a job's own options, runtime changes, `--set`, the default;
+`mainspring settings` shows the origin of each value. The unit is the suffix of the name.
 """
 
 
 def settings_page() -> str:
-    """The text of the page."""
+    """Return the text of the page."""
     lines = [_BEGINNING]
-    for heading, kind in (("Measures of the scheduling", Tuning), ("What is kept for how long", Retention)):
+    for heading, kind in (("Scheduling", Tuning), ("Retention", Retention)):
         rows = [_row(SETTINGS[name]) for name in kind.__struct_fields__]
-        lines += [f"## {heading}", "", *table(["Name", "Default", "From", "To", "What it is"], rows)]
+        lines += [f"## {heading}", "", *table(["Name", "Default", "Min", "Max", "Description"], rows)]
     return "\n".join(lines)
 
 

@@ -1,13 +1,13 @@
-"""Runs the tests in two groups: `python -m tools.run_tests [-n PROCESSES] [ARGUMENTS OF PYTEST]`. `make test` does it.
+"""Run the tests in two groups: `python -m tools.run_tests [-n PROCESSES] [PYTEST ARGUMENTS]`. Used by `make test`.
 
-1. The first group has all tests that start no processes, the second one those that do (the marker `processes`). The
-   tests of the second group measure real time, and nothing else runs beside them.
-2. Only a failure of the second group is repeated: once, in one process, after both groups. A test that passes then is
-   flaky; it is named and counted, and the run succeeds. More failures than `MOST_REPEATED` have another cause.
-3. A group that ends otherwise than by its tests fails the run: nothing collected, an internal error, an interruption.
-4. Ctrl-C ends pytest and all its processes, also if the shell that started this ignores it.
+1. The first group has the tests that start no processes, the second group those that do (marker `processes`). The
+   second group measures real time, and runs alone.
+2. Only failures of the second group are repeated: once, in one process, after both groups. A test that then passes is
+   flaky; it is reported and counted, and the run succeeds. More than `MOST_REPEATED` failures are not repeated.
+3. An abnormal end of a group fails the run: nothing collected, an internal error, an interruption.
+4. Ctrl-C ends pytest and all its processes, even if the shell that started this ignores it.
 
-The last line is `N passed, N failed`, with `, N skipped` if there are any. A group that failed as a whole is one more.
+The last line is `N passed, N failed`, with `, N skipped` if there are any. A group that failed as a whole is one.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from types import FrameType
 import psutil
 
 GROUPS = {"without processes": "not soak and not processes", "with processes": "processes and not soak"}
-"""The name of each group, and the tests that are in it."""
+"""The groups and their markers."""
 MOST_REPEATED = 20
 SLOWEST = 20
 _NOTHING_COLLECTED = 5
 _GRACE_SECONDS = 3.0
 _ORDER = ("passed", "skipped", "failed")
-"""The outcome of a test is the last of these among its setup, call and teardown."""
+"""The outcome of a test is the last of these among its phases."""
 
 
 class Stopped(Exception):
-    """A signal ends the run."""
+    """Raised by a signal that ends the run."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -47,7 +47,7 @@ class Stopped(Exception):
 
 @dataclass
 class Result:
-    """What became of one test."""
+    """The result of one test."""
 
     outcome: str = "passed"
     seconds: float = 0.0
@@ -55,7 +55,7 @@ class Result:
 
 @dataclass
 class GroupResult:
-    """What became of one run of pytest."""
+    """The result of one pytest run."""
 
     exit_code: int
     tests: dict[str, Result] = field(default_factory=dict)
@@ -67,18 +67,18 @@ class GroupResult:
 
 @dataclass
 class Summary:
-    """What became of all of them."""
+    """The result of the whole run."""
 
     tests: dict[str, Result]
     errors: list[str]
     flaky: list[str]
 
     def count(self, outcome: str) -> int:
-        """How many tests have this outcome."""
+        """Count the tests with this outcome."""
         return sum(result.outcome == outcome for result in self.tests.values())
 
     def lines(self) -> list[str]:
-        """What is printed at the end."""
+        """Return the lines of the summary."""
         slowest = sorted(self.tests.items(), key=lambda item: -item[1].seconds)[:SLOWEST]
         skipped = self.count("skipped")
         return [
@@ -93,12 +93,12 @@ class Summary:
         ]
 
     def exit_code(self) -> int:
-        """0 if every test passed, at once or when it was repeated."""
+        """0 if every test passed, at once or when repeated."""
         return int(bool(self.errors) or self.count("failed") > 0)
 
 
 def read_reports(lines: Iterable[str]) -> dict[str, Result]:
-    """Put the reports about each test together."""
+    """Merge the reports of each test."""
     tests: dict[str, Result] = {}
     for line in lines:
         report = json.loads(line)
@@ -109,7 +109,7 @@ def read_reports(lines: Iterable[str]) -> dict[str, Result]:
 
 
 def error_of(name: str, group: GroupResult, *, may_be_empty: bool) -> str | None:
-    """Say why a group failed as a whole, if it did."""
+    """Return why a group failed as a whole, if it did."""
     if group.exit_code == _NOTHING_COLLECTED:
         return None if may_be_empty else f"{name}: no tests were collected"
     if group.exit_code not in {0, 1}:
@@ -120,18 +120,18 @@ def error_of(name: str, group: GroupResult, *, may_be_empty: bool) -> str | None
 
 
 def failures_to_repeat(group: GroupResult) -> list[str]:
-    """Choose the failed tests of the second group that are run once more. A module is none of them."""
+    """Return the failed tests of the second group to repeat. Modules are excluded."""
     failed = [test for test in group.failed() if "::" in test]
     return failed if len(failed) <= MOST_REPEATED else []
 
 
 def chooses_tests(arguments: Sequence[str]) -> bool:
-    """Whether arguments of pytest may leave a group without tests: a path, or the text after `-k`."""
+    """Whether the pytest arguments may select no test of a group: a path, or `-k`."""
     return any(not argument.startswith("-") for argument in arguments)
 
 
 def summarize(groups: Sequence[GroupResult], errors: Sequence[str], again: GroupResult | None) -> Summary:
-    """Put the groups together, and the run of those that were repeated."""
+    """Merge the results of the groups and of the repetition."""
     tests = {test: result for group in groups for test, result in group.tests.items()}
     flaky: list[str] = []
     for test, result in (again.tests if again is not None else {}).items():
@@ -142,7 +142,7 @@ def summarize(groups: Sequence[GroupResult], errors: Sequence[str], again: Group
 
 
 def run_pytest(arguments: Sequence[str]) -> GroupResult:
-    """Run pytest in a session of its own; what it reported."""
+    """Run pytest in its own session, and return its reports."""
     with tempfile.TemporaryDirectory(prefix="mainspring-tests-") as directory:
         path = Path(directory) / "reports"
         path.touch()
@@ -157,7 +157,7 @@ def run_pytest(arguments: Sequence[str]) -> GroupResult:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Let pytest end its fixtures for a moment, then kill all that is left of it."""
+    """Give pytest time to tear down fixtures, then kill all its processes."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     with suppress(psutil.NoSuchProcess, ProcessLookupError):
@@ -178,13 +178,13 @@ def _stop(number: int, _frame: FrameType | None) -> None:
 
 
 def main() -> None:
-    """Run both groups, repeat what may be repeated, and say what became of it."""
-    parser = argparse.ArgumentParser(description="Run all tests but the soak, in two groups.", allow_abbrev=False)
-    parser.add_argument("-n", dest="processes", default="2", help="processes that each group is spread over")
+    """Run both groups, repeat failures, and print the summary."""
+    parser = argparse.ArgumentParser(description="Run all tests except the soak, in two groups.", allow_abbrev=False)
+    parser.add_argument("-n", dest="processes", default="2", help="number of processes per group")
     parser.add_argument("-m", dest="marks", help=argparse.SUPPRESS)
     options, arguments = parser.parse_known_args()
     if options.marks is not None:
-        parser.error("the groups choose by -m: run pytest itself, or choose by -k or a path")
+        parser.error("-m is used by the groups: run pytest directly, or select with -k or a path")
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
     try:

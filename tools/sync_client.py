@@ -1,9 +1,9 @@
-"""Makes the client for programs without an event loop from the one with: `make client`.
+"""Generate the blocking client from the asyncio client: `make client`.
 
     src/mainspring/client/aio/client.py  ->  src/mainspring/client/client.py      and so on, file by file
 
-What waits becomes what blocks, word by word; ruff brings the result into its form. A test in tests/sdk fails if a made
-file is not what this makes.
+Replaces async constructs by blocking ones, then formats the result with ruff. `test_sync_client.py` fails if a
+generated file is out of date.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 SDK = Path(__file__).parents[1] / "src" / "mainspring" / "client"
 SOURCES = tuple(sorted(path for path in (SDK / "aio").glob("*.py") if path.name != "__init__.py"))
 
-_HEAD = "# Made from aio/{name} by tools/sync_client.py: change that file, then run `make client`.\n"
+_HEAD = "# Generated from aio/{name} by tools/sync_client.py: edit that file, then run `make client`.\n"
 _WORDS = (
     (r"\basync (def|with|for)\b", r"\1"),
     (r"\bawait ", ""),
@@ -29,18 +29,18 @@ _WORDS = (
     (r"\bmainspring\.client\.aio\b", "mainspring.client"),
     (r"Several calls may be under way at once, all in one event loop\.", "Not for several threads at once."),
 )
-"""What stands in the source, and what it becomes."""
+"""Patterns and their replacements."""
 _MENDED = ("--fix", "--unsafe-fixes", "--select", "I,UP028")
-"""The order of imports, and `yield from`, which can't be said of what waits."""
+"""Sort imports, and use `yield from`, which async generators don't have."""
 
 
 def target_of(source: Path) -> Path:
-    """Where the made file is."""
+    """Return the path of the generated file."""
     return SDK / source.name
 
 
 def made_from(source: Path) -> str:
-    """The made file's text."""
+    """Return the text of the generated file."""
     text = source.read_text(encoding="utf-8")
     for pattern, replacement in _WORDS:
         text = re.sub(pattern, replacement, text)
@@ -50,13 +50,13 @@ def made_from(source: Path) -> str:
 
 
 def make() -> None:
-    """Write every made file."""
+    """Write all generated files."""
     for source in SOURCES:
         target_of(source).write_text(made_from(source), encoding="utf-8")
 
 
 def _ruff(*arguments: str, text: str, target: Path) -> str:
-    """What ruff makes of a text that will stand in `target`."""
+    """Run ruff on a text, as if it were in `target`."""
     command = [sys.executable, "-m", "ruff", *arguments, "--stdin-filename", str(target), "-"]
     return subprocess.run(command, input=text, capture_output=True, text=True, check=True, cwd=SDK).stdout
 

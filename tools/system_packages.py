@@ -1,7 +1,7 @@
-"""Brings the programs that tests run and that no wheel has: `python3 -m tools.system_packages`.
+"""Install programs that tests need and that no wheel provides: `python3 -m tools.system_packages`.
 
-Where apt-get is there and this is root, what is missing is installed; elsewhere it is said what to install, and the
-exit code is 1. Only the standard library is used: it runs before anything is installed.
+As root with apt-get, missing packages are installed; otherwise they are listed, and the exit code is 1. Uses only the
+standard library: it runs before anything is installed.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ import subprocess
 import sys
 
 PACKAGES = {"bwrap": "bubblewrap", "curl": "curl", "jq": "jq", "podman": "podman", "runc": "runc"}
-"""Program to the package of Debian and Ubuntu that has it."""
+"""Debian and Ubuntu packages, by program."""
 _APT = ["apt-get", "-qq", "-o", "Dpkg::Use-Pty=0"]
 
 
 def main() -> None:
-    """Install what is missing, or say what it is."""
-    _say(f"Checking for programs that tests run: {', '.join(PACKAGES)}")
+    """Install missing packages, or list them."""
+    _say(f"Checking for programs that tests need: {', '.join(PACKAGES)}")
     missing = [package for program, package in PACKAGES.items() if shutil.which(program) is None]
     if not missing:
         return
     if shutil.which("apt-get") is None or os.geteuid() != 0:
-        sys.exit(f"The tests run programs that are not here. As root: apt-get install {' '.join(missing)}")
+        sys.exit(f"The tests need missing programs. As root, run: apt-get install {' '.join(missing)}")
     _say(f"Installing {', '.join(missing)} with apt-get (about a minute)")
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for words in (["update"], ["install", "--yes", "--no-install-recommends", *missing]):

@@ -1,13 +1,13 @@
-"""The same work that does nothing on other systems and on ours, in one run on this machine.
+"""The same no-op work on other systems and on ours, in one run on this machine.
 
     python -m benchmarks.peers
     python -m benchmarks.peers --only pgqueuer mainspring --scale 0.1 -o json
 
-Each system is installed into an environment of its own, started, measured and stopped, one after another. What is
-measured, and how, is in docs/explanation/how-it-compares.md. Environments are kept, so the first run takes longer.
+The systems are installed into separate environments, started, measured and stopped sequentially. The method is
+described in docs/explanation/how-it-compares.md. Environments are kept, so the first run takes longer.
 
-Results go to stdout, and as peers.json, peers.md and peers.svg to the folder of --out; progress goes to stderr. The
-exit code is 1 if a system that may not be left out could not be measured.
+Results go to stdout, and as peers.json, peers.md and peers.svg to the directory of --out; progress goes to stderr. The
+exit code is 1 if a required system could not be measured.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from benchmarks.peers.table import markdown, plain
 from mainspring.worker.sandbox.prctl import become_subreaper
 
 LONGEST_SECONDS = 3_300.0
-"""After this nothing more is begun, so that all of it takes an hour at most."""
+"""No system is started after this time, so that a run takes at most an hour."""
 
 
 def main() -> int:
-    """Measure what was asked for, write it down, and say whether all that has to be there is."""
+    """Measure the selected systems, write the report, and return whether all required ones succeeded."""
     options = _options()
     signal.signal(signal.SIGTERM, _as_an_exit)
     become_subreaper()
@@ -62,7 +62,7 @@ def main() -> int:
 
 
 def run(peers: list[Peer], scale: float, environments: Path) -> Report:
-    """Measure these one after another."""
+    """Measure these sequentially."""
     began, began_at = time.monotonic(), datetime.now(UTC)
     rows: list[Row] = []
     skipped = {peer.name: "it was not asked for" for peer in FIELD if peer not in peers}

@@ -1,4 +1,4 @@
-"""From moments to figures. Nothing here asks the time or reads anything."""
+"""Compute figures from start times. Pure."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from benchmarks.measure import percentile
 
 _WARMING = 0.1
-"""This part of a drain does not count: workers start one after another, and the first tasks do not find them all."""
+"""Excluded share of a drain: workers start one after another, and the first tasks run before all are up."""
 
 
 def steady_rate(moments: Sequence[float], ended_at: float | None = None) -> float | None:
-    """Tasks per second from the time when a tenth of them had begun, to the last; or to `ended_at`, if it is given.
+    """Tasks per second from the start of the first tenth to the last start, or to `ended_at`.
 
-    None if too few have begun to say anything.
+    None if too few have started.
     """
     begun = sorted(moment for moment in moments if moment > 0)
     if len(begun) < 2:
@@ -25,7 +25,7 @@ def steady_rate(moments: Sequence[float], ended_at: float | None = None) -> floa
 
 
 def whole_rate(moments: Sequence[float]) -> float | None:
-    """Tasks per second from the first that began to the last."""
+    """Tasks per second from the first start to the last."""
     begun = sorted(moment for moment in moments if moment > 0)
     if len(begun) < 2 or begun[-1] == begun[0]:
         return None
@@ -33,20 +33,20 @@ def whole_rate(moments: Sequence[float]) -> float | None:
 
 
 def missing(moments: Sequence[float]) -> int:
-    """How many have not begun."""
+    """Number of tasks that have not started."""
     return sum(1 for moment in moments if moment <= 0)
 
 
 def steps(moments: Sequence[float]) -> list[float]:
-    """Seconds from each step of a chain to the next; those that never began are left out with their neighbours."""
+    """Seconds from each step of a chain to the next; steps that never started are excluded, with their neighbors."""
     return [after - before for before, after in itertools.pairwise(moments) if before > 0 and after > 0]
 
 
 def in_milliseconds(seconds: Sequence[float], percent: float) -> float | None:
-    """A percentile, in milliseconds; None of nothing."""
+    """A percentile, in milliseconds; None without values."""
     return 1_000 * percentile(seconds, percent) if seconds else None
 
 
 def rounded(value: float) -> float:
-    """With three digits that mean something; the rest is noise."""
+    """Rounded to three significant digits; the rest is noise."""
     return float(f"{value:.3g}")

@@ -1,4 +1,4 @@
-"""A report as a drawing: a bar for each system, on logarithmic scales, in SVG that needs nothing else."""
+"""A report as a chart: a bar per system, on logarithmic scales, as standalone SVG."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HEAD = 44
 FOOT = 24
 _LINE = 16
 _LONGEST_LINE = 130
-"""So many small letters fit on a line."""
+"""Maximum number of small characters per line."""
 STYLE = (
     "text{font:13px sans-serif;fill:#333}.title{font-weight:bold;font-size:15px}.tick{fill:#777;font-size:11px}"
     ".grid{stroke:#ddd}.line{fill:none;stroke-width:2}.limit{stroke:#b22222;stroke-dasharray:6 4}"
@@ -39,14 +39,14 @@ class Bar(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """A drawing about one thing."""
+    """A chart of one measure."""
 
     title: str
     bars: Sequence[Bar]
 
 
 def svg(report: Report, ours: str) -> str:
-    """The drawings of a report, below each other. `ours` is the name of the system whose bars stand out."""
+    """The charts of a report, stacked. `ours` is the system whose bars are highlighted."""
     panels = [
         panel
         for panel in (
@@ -62,7 +62,7 @@ def svg(report: Report, ours: str) -> str:
 
 
 def stacked(title: str, about: str, drawings: Iterable[tuple[float, str]]) -> str:
-    """Drawings, each with its height, below each other on one page that says what it is about."""
+    """Charts, each with its height, stacked on one page with a description."""
     drawn, top = [], 0.0
     for height, drawing in drawings:
         drawn.append(f'<g transform="translate(0 {top:g})">{drawing}</g>')
@@ -77,13 +77,13 @@ def stacked(title: str, about: str, drawings: Iterable[tuple[float, str]]) -> st
 
 
 def scale_ends(values: Sequence[float]) -> tuple[int, int]:
-    """The powers of ten between which all values lie; there is always room between them."""
+    """The powers of ten that enclose all values; they are never equal."""
     low = math.floor(math.log10(min(values)))
     return low, max(low + 1, math.ceil(math.log10(max(values))))
 
 
 def _panel(report: Report, ours: str, title: str, measure: Measure | None, *, most_first: bool = False) -> Panel:
-    """The bars of one measure; None stands for the speed."""
+    """The bars of one measure; None is the throughput."""
     bars = []
     for row in report.rows:
         found = (
@@ -118,5 +118,5 @@ def _draw(panel: Panel) -> str:
 
 
 def across(value: float, low: int, high: int) -> float:
-    """How far to the right a value stands on a logarithmic scale from one power of ten to another."""
+    """Horizontal position of a value on a logarithmic scale between two powers of ten."""
     return LEFT + (math.log10(value) - low) / (high - low) * (WIDTH - LEFT - RIGHT)

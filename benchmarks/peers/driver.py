@@ -1,4 +1,4 @@
-"""Speaks with a program that runs inside a system's environment (see `programs/answering.py`)."""
+"""Communication with a program that runs in a system's environment (see `programs/answering.py`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ANSWER_SECONDS = 300.0
 
 
 class Answer(NamedTuple):
-    """What was done, and when, by the clock that everybody shares."""
+    """A response, with its times on the shared monotonic clock."""
 
     began_at: float
     ended_at: float
@@ -22,12 +22,12 @@ class Answer(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """How long it took."""
+        """Duration in seconds."""
         return self.ended_at - self.began_at
 
 
 class Driver:
-    """A program that can be asked to do things."""
+    """A program that executes commands."""
 
     def __init__(self, processes: Processes, words: Words) -> None:
         self._processes = processes
@@ -39,11 +39,11 @@ class Driver:
 
     @property
     def pid(self) -> int:
-        """The number of the process."""
+        """The process id."""
         return self._process.pid
 
     def ask(self, action: str, **values: int) -> Answer:
-        """Have it do something, and wait for the answer."""
+        """Send a command, and wait for the response."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps({"do": action, **values}) + "\n")
@@ -58,7 +58,7 @@ class Driver:
         readable, _, _ = select.select([self._process.stdout], [], [], seconds)
         line = self._process.stdout.readline() if readable else ""
         if not line:
-            if readable:  # it has closed its end, so it is about to be gone
+            if readable:  # it has closed its end, so it is about to exit
                 self._process.wait(timeout=READY_SECONDS)
             self._processes.check()
             raise Trouble(f"the driver did not answer in {seconds:.0f} s")

@@ -1,7 +1,7 @@
-"""An environment of its own for each system: made once, kept from run to run, made again when its packages change.
+"""One environment per system: created once, kept between runs, recreated when its packages change.
 
-Packages come from wherever pip and npm of this machine are set to get them; nothing here names a place. A kept
-environment stays as it is: to measure newer versions, remove its folder.
+Packages come from the indexes that pip and npm are configured for. A kept environment is not updated: to measure newer
+versions, delete its directory.
 """
 
 from __future__ import annotations
@@ -29,36 +29,36 @@ _ASK_VERSIONS = (
     "print(json.dumps({n: m.version(n) for n in sys.argv[1:]}))"
 )  # fmt: skip
 _UNTOLD = {"DO_NOT_TRACK": "1", "SCARF_ANALYTICS": "false"}
-"""Some packages tell their makers that they were installed, unless they are asked not to."""
+"""Opt out of telemetry of some packages."""
 _LAST_LETTERS = 2_000
 
 
 class Environment(NamedTuple):
-    """Where a system is installed, and what was needed for it."""
+    """Where a system is installed."""
 
     folder: Path
     seconds: float
-    """How long the installation took, when it was made."""
+    """Duration of the installation."""
     versions: dict[str, str]
 
     @property
     def programs(self) -> Path:
-        """Where its commands are."""
+        """Directory of its commands."""
         return self.folder / "bin"
 
     @property
     def modules(self) -> Path:
-        """Where its packages from npm are."""
+        """Directory of its npm packages."""
         return self.folder / "node_modules"
 
 
 def default_folder() -> Path:
-    """Where environments are kept unless another place is named: in the user's cache."""
+    """Default directory of environments, in the user's cache."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mainspring" / "peers"
 
 
 def environment_of(peer: Peer, under: Path) -> Environment:
-    """The environment of a system; it is made if it is not there. Raises Trouble with the last words of pip or npm."""
+    """Return the environment of a system; create it if needed. Raises Trouble with the last output of pip or npm."""
     folder = under / peer.name
     wanted = [*peer.packages, *peer.modules, *([(ROOT / peer.lock).read_text()] if peer.lock else [])]
     stamp = folder / _STAMP
@@ -69,13 +69,13 @@ def environment_of(peer: Peer, under: Path) -> Environment:
         began = time.monotonic()
         _install(peer, folder)
         seconds = time.monotonic() - began
-        # Written last: an installation that was broken off is done again.
+        # Written last: an interrupted installation is repeated.
         stamp.write_text(json.dumps({"wanted": wanted, "seconds": round(seconds, 1)}))
     return Environment(folder, seconds, _versions(peer, folder))
 
 
 def bare_name(requirement: str) -> str:
-    """The name of a package, without extras and versions: `celery` for `celery[redis]>=5`."""
+    """Return the name of a package, without extras and versions: `celery` for `celery[redis]>=5`."""
     found = re.match(r"(@[\w.-]+/)?[\w.-]+", requirement)
     if found is None:
         raise ValueError(f"not a package: {requirement}")

@@ -1,4 +1,4 @@
-"""All systems that are measured, ours first, then those that may not be left out."""
+"""All measured systems: ours first, then the other required ones."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from benchmarks.peers.peer import Peer
 
 
 def chosen(only: Collection[str], skip: Collection[str]) -> list[Peer]:
-    """The systems that these options ask for, in the order in which they are measured.
+    """Return the selected systems, in the order of measurement.
 
-    Raises ValueError, in words for whoever typed it, on a name that nobody has, and if one that may not be left out is.
+    Raises ValueError, with a user-facing message, for an unknown name, and if a required system is skipped.
     """
     names = {peer.name for peer in FIELD}
     if unknown := sorted({*only, *skip} - names):
@@ -25,7 +25,7 @@ def chosen(only: Collection[str], skip: Collection[str]) -> list[Peer]:
 
 
 def _in_order(peers: Sequence[Peer]) -> tuple[Peer, ...]:
-    """Those that are required first: if time runs out, it is others that are not measured."""
+    """Required systems first: if time runs out, optional ones are not measured."""
     return tuple(sorted(peers, key=lambda peer: not peer.required))
 
 

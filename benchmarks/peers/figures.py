@@ -1,4 +1,4 @@
-"""What comes out of a run, as it is written down."""
+"""The report of a run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.peers.load import is_disturbed
 
 
 class Measure(enum.StrEnum):
-    """What is measured. The order is that of the table."""
+    """Measures, in the order of the table."""
 
     RECORDED = "recorded_per_s"
     STARTED = "tasks_per_s"
@@ -30,15 +30,15 @@ class Measure(enum.StrEnum):
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One number, and what is to be known about it."""
+    """One number with its quality."""
 
     value: float
     foreign_cores: float = 0.0
-    """How many cores others used meanwhile."""
+    """Cores used by other processes meanwhile."""
     disturbed: bool = False
-    """So much that it is marked."""
+    """Whether that is enough to mark the figure."""
     of: int = 0
-    """From how many tasks, probes or steps it comes."""
+    """Number of tasks, probes or steps."""
     note: str = ""
 
 
@@ -55,7 +55,7 @@ class Row(msgspec.Struct, kw_only=True):
     versions: dict[str, str]
     figures: dict[Measure, Figure] = {}
     troubles: list[str] = []
-    """What went wrong, for those parts that could not be measured."""
+    """Errors of the parts that could not be measured."""
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +66,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     cores: int
     memory_gib: float
     file_system: str
-    """Where stores write. In memory, nothing is durable, and no figure means anything."""
+    """File system of the stores. In memory, nothing is durable, and the figures are meaningless."""
     python: str
     node: str
 
@@ -80,9 +80,9 @@ class Report(msgspec.Struct, kw_only=True):
     machine: Machine
     rows: list[Row]
     skipped: dict[str, str]
-    """Systems that were not measured, and why."""
+    """Systems that were not measured, with the reason."""
     failed: dict[str, str]
-    """Systems that could not be measured although they have to be, and why."""
+    """Required systems that could not be measured, with the reason."""
 
     @property
     def is_disturbed(self) -> bool:
@@ -91,7 +91,7 @@ class Report(msgspec.Struct, kw_only=True):
 
 
 def figure(value: float, foreign_cores: float = 0.0, *, of: int = 0, note: str = "") -> Figure:
-    """A number as it is reported, marked if others used the machine meanwhile."""
+    """Format a number, marked if other processes used the machine meanwhile."""
     return Figure(
         value=rounded(value),
         foreign_cores=round(foreign_cores, 2),

@@ -1,4 +1,4 @@
-"""Where a run was made: the machine, and what is installed on it."""
+"""The machine of a run, and its software."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def this_machine() -> Machine:
 
 
 def processor_name(cpuinfo: str) -> str:
-    """The processor's name from what Linux says of it; empty if it says none."""
+    """The processor's name, as reported by Linux; empty if unknown."""
     for line in cpuinfo.splitlines():
         key, _, value = line.partition(":")
         if key.strip() == "model name":
@@ -39,13 +39,13 @@ def processor_name(cpuinfo: str) -> str:
 
 
 def file_system_of(path: str, mounts: Mapping[str, str]) -> str:
-    """The kind of the file system that a path is on, by the kinds of those that are mounted; empty if none fits."""
+    """The type of the file system of a path, from the mounts; empty if none matches."""
     above = [where for where in mounts if PurePath(path).is_relative_to(where)]
     return mounts[max(above, key=len)] if above else ""
 
 
 def bare_version(said: str) -> str:
-    """The first thing in a text that looks like a version, without a `v` before it; empty if there is none."""
+    """The first version in a text, without a leading `v`; empty if there is none."""
     for word in said.replace(",", " ").split():
         bare = word.removeprefix("v")
         if bare[:1].isdigit() and "." in bare:

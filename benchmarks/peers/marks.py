@@ -1,7 +1,7 @@
-"""When each task began, in a piece of memory that all processes share.
+"""Start times of tasks, in shared memory.
 
-A task calls `mark(number)`, which takes less than a microsecond, whatever it is run by: a process, a thread or a
-coroutine. A moment is one of `time.monotonic()`, which is the same for all processes of a machine. 0 is "not yet".
+A task calls `mark(number)`, which takes less than a microsecond, in a process, a thread or a coroutine. Times are those
+of `time.monotonic()`, which all processes of a machine share. 0 means not started.
 
 Only the standard library is used: tasks of other systems import this.
 """
@@ -22,7 +22,7 @@ _mark_of_this_process: Marks | None = None
 
 
 class Marks:
-    """The moments, by the numbers of the tasks."""
+    """Start times, by task number."""
 
     def __init__(self, path: Path) -> None:
         if not path.exists():
@@ -31,26 +31,26 @@ class Marks:
             self._map = mmap.mmap(file.fileno(), SLOTS * _SIZE)
 
     def set(self, number: int) -> None:
-        """This task begins now."""
+        """Record the start of a task."""
         struct.pack_into("d", self._map, number * _SIZE, time.monotonic())
 
     def get(self, number: int) -> float:
-        """When it began; 0 if it has not."""
+        """Return the start time; 0 if not started."""
         return float(struct.unpack_from("d", self._map, number * _SIZE)[0])
 
     def several(self, first: int, count: int) -> array.array[float]:
-        """When so many tasks began."""
+        """Return the start times of several tasks."""
         found = array.array("d")
         found.frombytes(self._map[first * _SIZE : (first + count) * _SIZE])
         return found
 
     def clear(self) -> None:
-        """Nothing has begun."""
+        """Reset all start times."""
         self._map[:] = bytes(SLOTS * _SIZE)
 
 
 def mark(number: int) -> None:
-    """What every task does: it says that it has begun. Where to, the environment says."""
+    """The work of every task: record its start, in the file named by the environment."""
     global _mark_of_this_process  # noqa: PLW0603 - a forked worker opens it once, at its first task
     if _mark_of_this_process is None:
         _mark_of_this_process = Marks(Path(os.environ[PATH_VARIABLE]))

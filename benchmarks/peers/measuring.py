@@ -1,4 +1,4 @@
-"""One way to run a system, from an empty folder to its row: started, measured, stopped."""
+"""Measure one variant of a system: start, measure, stop."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ Say = Callable[[str], None]
 
 
 def measure(peer: Peer, variant: Variant, environment: Environment, scale: float, say: Say) -> Row:
-    """The row of one way to run a system.
+    """Return the row of one variant.
 
-    A stage that fails is written into the row, and ends it. Raises Trouble if not even one task ran.
+    A failed stage is recorded in the row, and ends it. Raises Trouble if no task ran.
     """
     row = Row(
         peer=peer.name, name=variant.name, store=variant.store, settings=variant.settings, durable=variant.durable,
@@ -80,13 +80,13 @@ def _measure_all(
             except Trouble as trouble:
                 row.troubles.append(f"{name}: {trouble}")
                 say(f"{variant.name}: {name} failed, and nothing more is tried: {trouble}")
-                break  # tasks that are late would be taken for those of the next stage
+                break  # late tasks would be counted in the next stage
             else:
                 say(f"{variant.name}: {name} took {time.monotonic() - began:.1f} s")
 
 
 def _names(environment: Environment, folder: Path, store: Mapping[str, str], ports: list[int]) -> dict[str, str]:
-    """What may stand in braces in a command."""
+    """Values of the placeholders in commands."""
     return {
         "bin": str(environment.programs),
         "python": str(environment.programs / "python"),
@@ -103,7 +103,7 @@ def _names(environment: Environment, folder: Path, store: Mapping[str, str], por
 def _variables(
     environment: Environment, variant: Variant, folder: Path, store: Mapping[str, str], ports: list[int]
 ) -> dict[str, str]:
-    """The whole environment of a system's processes. Nothing of the user's gets in: no settings, and no proxy."""
+    """The complete environment of a system's processes, without the user's settings or proxy."""
     return {
         "PATH": os.pathsep.join([str(environment.programs), os.environ.get("PATH", os.defpath)]),
         "HOME": str(folder),
@@ -122,12 +122,12 @@ def _variables(
 
 
 def _cores() -> int:
-    """How many cores we may use."""
+    """Number of usable cores."""
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def _filled(variant: Variant, names: Mapping[str, str]) -> Variant:
-    """The same with its commands filled in."""
+    """The same with its placeholders filled in."""
     return Variant(
         name=variant.name, store=variant.store, settings=variant.settings, durable=variant.durable,
         variant=variant.variant, driver_works=variant.driver_works, sizes=variant.sizes,

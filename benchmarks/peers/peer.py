@@ -1,13 +1,13 @@
-"""What is said of a system that is measured.
+"""Description of a measured system.
 
-Words of commands may have names in braces, which are filled in when it is started:
+Commands may contain placeholders, which are filled in at start:
 
     {bin} {python}      the programs of the system's environment, and its Python
-    {folder}            where the system may leave files; it is new for each way to run it, and removed afterwards
+    {folder}            a directory for files of the system; new for each variant, and removed afterwards
     {programs} {root}   the folder `programs/`, and the project
-    {postgres} {redis}  addresses of an empty database, and of an empty Redis
-    {port0} .. {port5}  ports of this machine that were free a moment ago
-    {cores}             how many cores workers may use
+    {postgres} {redis}  URLs of an empty database, and of an empty Redis
+    {port0} .. {port5}  free ports of this machine
+    {cores}             number of cores for workers
 """
 
 from __future__ import annotations
@@ -24,49 +24,49 @@ class Service:
 
     words: Words
     ready: str = ""
-    """An address that answers, or a file that is there, once the process is ready. Without it nobody waits."""
+    """A URL that responds, or a file that exists, once the process is ready. Default: no wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """How much of each work there is, before it is scaled."""
+    """Amounts of work, before scaling."""
 
     tasks: int = 10_000
     singly: int = 2_000
-    """So many of the tasks are enqueued one request after another."""
+    """Number of tasks that are enqueued one per request."""
     drains: int = 2
-    """The best of so many counts."""
+    """Number of drains; the best one counts."""
     probes: int = 200
     chains: int = 20
     width: int = 1_000
     patience_seconds: float = 25.0
-    """If nothing has begun for so long, nothing more is expected."""
+    """Time without a start after which a stage ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """One way to run a system: a row of the table."""
+    """One variant of a system: a row of the table."""
 
     name: str
     store: str
-    """What keeps its data: `postgres`, `redis`, or its own."""
+    """Its store: `postgres`, `redis`, or its own."""
     settings: str
-    """What is not as it comes, in words."""
+    """Deviations from the defaults, as text."""
     durable: str
-    """What survives a loss of power, and from when on: a sentence."""
+    """What survives a power failure, and since when, as text."""
     variant: str = ""
-    """What its program is told, so that it knows which way is meant."""
+    """The variant's name, as passed to its program."""
     prepare: tuple[Words, ...] = ()
-    """Commands that are run once, one after another, before anything starts."""
+    """Setup commands, run once in order."""
     services: tuple[Service, ...] = ()
     workers: tuple[Service, ...] = ()
-    """Started when tasks are waiting, so that a drain begins with a full queue; stopped between drains."""
+    """Started once tasks are queued, so that a drain starts with a full queue; stopped between drains."""
     driver_works: bool = False
-    """Are tasks run inside the driver? Then its memory counts."""
+    """Whether tasks run inside the driver, whose memory then counts."""
     sizes: Sizes = field(default_factory=Sizes)
     environment: Mapping[str, str] = field(default_factory=dict)
     copies: Words = ()
-    """Files of `programs/` that are copied into its folder, because the system looks for them there."""
+    """Files of `programs/` to copy into its directory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,22 +74,22 @@ class Peer:
     """A system."""
 
     name: str
-    """As it is said to `--only`; also the name of its environment."""
+    """Name for `--only`, and of its environment."""
     title: str
     driver: Words
     variants: tuple[Variant, ...]
     quick_start: Words
-    """The commands from its own quick start, from nothing to a run that one can see, for a person to read and count."""
+    """The commands of its own quick start, up to the first visible run."""
     packages: Words = ()
-    """From the index of Python packages."""
+    """Python packages."""
     lock: str = ""
-    """Or what a file of this project names; only ours has that, and it runs from the source as it is."""
+    """Or a requirements file of this project; only for ours, which runs from source."""
     modules: Words = ()
-    """From npm."""
+    """npm packages."""
     lacks: str = ""
-    """Which parts of the work it has no notion of, in words; empty if it has them all."""
+    """Unsupported kinds of work, as text; empty if none."""
     required: bool = False
-    """May the run succeed without it?"""
+    """Whether the run may succeed without it."""
 
 
 def program(name: str) -> Words:
@@ -98,7 +98,7 @@ def program(name: str) -> Words:
 
 
 def scaled(sizes: Sizes, factor: float) -> Sizes:
-    """The same work, more or less of it, and never so little that there is nothing to compute from."""
+    """Scale the amounts, with a minimum that allows computing figures."""
     return Sizes(
         tasks=max(20, round(sizes.tasks * factor)),
         singly=max(10, round(sizes.singly * factor)),

@@ -1,7 +1,7 @@
-"""The processes of a system: started together, and gone together.
+"""The processes of a system: started and stopped together.
 
-Each is started in a session of its own, so that Ctrl-C reaches whoever measures, who then stops all of them in order.
-What they start in turn is found through the tree of processes. We are its root also for orphans: `become_subreaper`.
+Each is started in its own session, so that Ctrl-C reaches only the benchmark, which then stops them in order. Their
+descendants are found through the process tree; `become_subreaper` makes this process the parent of orphans.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _NOT_FOUND = 404
 
 
 class Trouble(Exception):
-    """A system does not do what it should. Says what, for the person who reads the report."""
+    """A failure of a system, with a message for the report."""
 
 
 class Processes:
-    """What runs for one system, or for a part of it."""
+    """The processes of a system, or of a part of it."""
 
     def __init__(self, environment: Mapping[str, str], folder: Path) -> None:
         self.environment = dict(environment)
@@ -48,16 +48,16 @@ class Processes:
 
     @property
     def pids(self) -> list[int]:
-        """The processes that were started here, without what they started."""
+        """The started processes, without their descendants."""
         return [process.pid for process in self._running]
 
     def start_all(self, services: Iterable[Service]) -> None:
-        """Start these one after another, each when the one before it is ready."""
+        """Start these in order, each once the previous one is ready."""
         for service in services:
             self._start(service)
 
     def run(self, words: Words) -> None:
-        """Run a command to its end; it has to succeed."""
+        """Run a command, which has to succeed."""
         log = self._log(words)
         with log.open("w") as out:
             process = subprocess.Popen(
@@ -74,7 +74,7 @@ class Processes:
         self._running.remove(process)
 
     def open(self, words: Words) -> subprocess.Popen[str]:
-        """Start a command that is spoken with through its stdin and stdout."""
+        """Start a command with pipes for stdin and stdout."""
         log = self._log(words)
         with log.open("w") as out:
             process = subprocess.Popen(
@@ -85,7 +85,7 @@ class Processes:
         return process
 
     def stop(self) -> None:
-        """Ask all of them to end, and end those that do not."""
+        """Terminate all processes, and kill those that don't end."""
         family = [one for process in self._running for one in _family(process.pid)]
         for process in self._running:
             _signal(process, signal.SIGTERM)
@@ -93,19 +93,19 @@ class Processes:
         while time.monotonic() < give_up_at and any(process.poll() is None for process in self._running):
             time.sleep(_POLL_SECONDS)
         for one in family:
-            with contextlib.suppress(psutil.Error):  # it has ended by itself
+            with contextlib.suppress(psutil.Error):  # already ended
                 one.kill()
         for process in self._running:
             _signal(process, signal.SIGKILL)
             process.wait()
             for pipe in (process.stdin, process.stdout):
                 if pipe is not None:
-                    with contextlib.suppress(BrokenPipeError):  # what was not yet sent has no reader any more
+                    with contextlib.suppress(BrokenPipeError):  # unsent data has no reader
                         pipe.close()
         self._running.clear()
 
     def check(self) -> None:
-        """Complain if one of them has ended."""
+        """Raise if one of them has ended."""
         for process in self._running:
             if process.poll() is not None:
                 raise Trouble(f"{process.args!r} ended with {process.returncode}: {self._last_words()}")
@@ -137,14 +137,14 @@ class Processes:
 
 
 def stop_what_is_left() -> None:
-    """End whatever was started below this process and is still there."""
+    """Kill all remaining descendants of this process."""
     for one in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.Error):  # it has ended by itself
+        with contextlib.suppress(psutil.Error):  # already ended
             one.kill()
 
 
 def last_words(log: Path) -> str:
-    """The end of what a process wrote."""
+    """The last lines of a process's output."""
     return "\n".join(log.read_text(errors="replace").splitlines()[-_LAST_LINES:])
 
 
@@ -152,12 +152,12 @@ def _family(pid: int) -> list[psutil.Process]:
     try:
         return psutil.Process(pid).children(recursive=True)
     except psutil.Error:
-        return []  # it has ended by itself
+        return []  # already ended
 
 
 def _signal(process: subprocess.Popen[str], number: signal.Signals) -> None:
     if process.poll() is None:
-        with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+        with contextlib.suppress(ProcessLookupError):  # already ended
             process.send_signal(number)
 
 
@@ -168,6 +168,6 @@ def _is_ready(ready: str) -> bool:
         with urllib.request.urlopen(ready, timeout=2):  # noqa: S310 - an address of this machine, written in field_*.py
             return True
     except urllib.error.HTTPError as error:
-        return error.code != _NOT_FOUND  # it answers, whatever it thinks of the question
+        return error.code != _NOT_FOUND  # any response will do
     except OSError:
         return False

@@ -1,13 +1,13 @@
-"""What is measured of a system that runs, one stage after another.
+"""The stages of a measurement.
 
-    first run    from nothing but the installed packages to the first task that begins
-    enqueue      requests for tasks, one after another, and with whatever the system has for many at once
-    drain        tasks that wait, and workers that start: how many begin per second, and how many are recorded as done
+    first run    from the installed packages to the first task start
+    enqueue      single requests, and the system's bulk request
+    drain        queued tasks, then workers: starts per second, and tasks recorded as done per second
     starts       one task on an idle system, from the request to its first line
-    chain        from the beginning of each step to the beginning of the next
-    fan-out      from the request for tasks side by side to the beginning of the one that comes after all of them
+    chain        from the start of each step to the start of the next
+    fan-out      from the request for parallel tasks to the start of the join
 
-What a system has no notion of, its driver does not offer, and it has no figure.
+Work that a system does not support is not offered by its driver, and has no figure.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _POLL_SECONDS = 0.02
 _PROBE_POLL_SECONDS = 0.0005
 _MEMORY_SECONDS = 2.0
 _GAPS_SECONDS = (0.01, 0.06)
-"""Between probes, at random: nobody may be lucky because he looks every so often."""
+"""Random pauses between probes, so that polling intervals do not align."""
 _WARM_PROBES = 5
 _PROBE_BUDGET_SECONDS = 60.0
 _CHAIN_BUDGET_SECONDS = 40.0
@@ -40,7 +40,7 @@ Figures = dict[Measure, Figure]
 
 
 class Stand(NamedTuple):
-    """A system that is up, and all that is needed to measure it."""
+    """A running system, with everything needed to measure it."""
 
     driver: Driver
     marks: Marks
@@ -80,7 +80,7 @@ def drains(stand: Stand) -> Figures:
 
 
 def starts(stand: Stand) -> Figures:
-    """How soon a single task begins on an idle system."""
+    """Start latency of a single task on an idle system."""
     action = "start" if "start" in stand.driver.actions else "enqueue"
     if action not in stand.driver.actions:
         return {}
@@ -104,7 +104,7 @@ def starts(stand: Stand) -> Figures:
 
 
 def chain(stand: Stand) -> Figures:
-    """How long it takes from one step of a chain to the next."""
+    """Latency between the steps of a chain."""
     if "chain" not in stand.driver.actions:
         return {}
     stand.marks.clear()
@@ -122,7 +122,7 @@ def chain(stand: Stand) -> Figures:
 
 
 def fan_out(stand: Stand) -> Figures:
-    """How long it takes from asking for tasks side by side to the one that comes after all of them; the best of two."""
+    """Duration from a request for parallel tasks to the join; the best of two."""
     if "fan_out" not in stand.driver.actions:
         return {}
     width, best = stand.sizes.width, None
@@ -140,10 +140,10 @@ def fan_out(stand: Stand) -> Figures:
 
 
 def _drain_of_a_queue(stand: Stand) -> Figures:
-    """Enqueue everything while no worker is there; then start them."""
+    """Enqueue everything without workers; then start them."""
     found: Figures = {}
     sizes, has_many = stand.sizes, "enqueue_many" in stand.driver.actions
-    _wait_for_records(stand)  # what ended unrecorded would be run again, some time
+    _wait_for_records(stand)  # unrecorded tasks would be run again later
     stand.workers.stop()
     stand.marks.clear()
     singly = min(sizes.singly, sizes.tasks) if has_many else sizes.tasks
@@ -155,8 +155,8 @@ def _drain_of_a_queue(stand: Stand) -> Figures:
 
 
 def _drain_by_request(stand: Stand) -> Figures:
-    """Of a system that has no queue to fill beforehand: ask for everything at once."""
-    _wait_for_records(stand)  # what is still to come of an earlier request would be taken for this one's
+    """For a system without a queue: request everything at once."""
+    _wait_for_records(stand)  # late tasks of an earlier request would be counted here
     stand.marks.clear()
     before = read_load()
     stand.driver.ask("run_many", first=0, count=stand.sizes.tasks)
@@ -170,7 +170,7 @@ def _enqueue(stand: Stand, action: str, first: int, count: int) -> Figure:
 
 
 def _watch(stand: Stand, tasks: int, before: Reading | None = None) -> Figures:
-    """Wait until all tasks have begun and are recorded; CPU counts from the first, or from a reading before it."""
+    """Wait until all tasks have started and are recorded; CPU counts from the first start, or an earlier reading."""
     memory, look_at = 0, 0.0
     waiting, moved_at = tasks, time.monotonic()
     while True:
@@ -208,7 +208,7 @@ def _rates(moments: Sequence[float], recorded_at: float | None, foreign: float) 
 
 
 def _wait_for_records(stand: Stand) -> float | None:
-    """When the system had recorded that all tasks are done; None if it keeps no such record."""
+    """When the system had recorded all tasks as done; None if it keeps no such record."""
     if "left" not in stand.driver.actions:
         return None
     give_up_at = time.monotonic() + stand.sizes.patience_seconds
@@ -238,7 +238,7 @@ def _percentiles(measures: dict[Measure, int], seconds: Sequence[float], foreign
 
 
 def _is_better(fresh: Figures, found: Figures) -> bool:
-    """The drain that was faster counts, with all of its figures."""
+    """The faster drain counts, with all its figures."""
     key = Measure.RECORDED if Measure.RECORDED in found else Measure.STARTED
     return fresh[key].value > found[key].value
 

@@ -1,9 +1,9 @@
-"""What systems keep their data in, for as long as one of them is measured: PostgreSQL as durable as it gets, and Redis.
+"""Stores of the measured systems: PostgreSQL with full durability, and Redis.
 
-Each way to run a system gets a new one, so that nobody pays for what another left. PostgreSQL is reached by a socket in
-a private folder, by everybody; Redis by a port of 127.0.0.1.
+Each variant gets a new store, so that variants don't affect each other. PostgreSQL uses a socket in a private
+directory; Redis a port of 127.0.0.1.
 
-Redis writes nothing to disk here, as the figures of its users are commonly given. What that means is said in each row.
+Redis does not write to disk here, as is common in published figures. Each row states its durability.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class Store(NamedTuple):
     """A store that is running."""
 
     variables: Mapping[str, str]
-    """What a program finds it by."""
+    """URL for programs."""
     version: str
-    """Its name and version; empty if the system brings its own."""
+    """Name and version; empty if the system includes its own."""
 
 
 @contextmanager
 def running_store(kind: str, folder: Path) -> Iterator[Store]:
-    """An empty store of this kind. Raises Trouble, with what to do, if it can't be had."""
+    """An empty store of this kind. Raises Trouble, with a hint, if it is unavailable."""
     if kind == "postgres":
         with running_server({**DURABLE, "max_connections": _CONNECTIONS}) as server:
             database = server.create_database()
@@ -51,7 +51,7 @@ def running_store(kind: str, folder: Path) -> Iterator[Store]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 on which nobody listens now."""
+    """Free ports of 127.0.0.1."""
     held = [socket.socket() for _ in range(count)]
     try:
         for one in held:
@@ -69,7 +69,7 @@ def redis_version(said: str) -> str:
 
 
 def _redis_program() -> str:
-    """Where Redis is. Where apt-get is there and this is root, it is installed, as `tools.system_packages` does it."""
+    """Path of Redis. As root with apt-get, it is installed, as by `tools.system_packages`."""
     if shutil.which("redis-server") is None and shutil.which("apt-get") is not None and os.geteuid() == 0:
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
         for words in (["update"], ["install", "--yes", "--no-install-recommends", "redis-server"]):

@@ -1,4 +1,4 @@
-"""A report as a table for people, in Markdown or plain."""
+"""A report as a table, in Markdown or plain text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COLUMNS: dict[Measure, str] = {
     Measure.MEMORY: "memory MiB",
 }
 FULL_WIDTH = 1_000
-"""A fan-out of another width says so in its cell."""
+"""A fan-out of another width is noted in its cell."""
 _NOTHING = "-"
 _MARK = "*"
 _LEGEND = (
@@ -30,7 +30,7 @@ _LEGEND = (
 
 
 def markdown(report: Report) -> str:
-    """Everything, as a page would have it."""
+    """The complete report as a page."""
     parts = [
         _about(report),
         markdown_table(["system", "store", *COLUMNS.values()], map(_cells, _ordered(report.rows))),
@@ -47,7 +47,7 @@ def markdown(report: Report) -> str:
 
 
 def plain(report: Report) -> str:
-    """The figures alone, in columns for a terminal."""
+    """The figures as columns for a terminal."""
     head = ["system", *COLUMNS.values()]
     rows = [[cells[0], *cells[2:]] for cells in map(_cells, _ordered(report.rows))]
     widths = [max(len(line[number]) for line in [head, *rows]) for number in range(len(head))]
@@ -59,7 +59,7 @@ def plain(report: Report) -> str:
 
 
 def cell(found: Figure | None, measure: Measure) -> str:
-    """One figure as it stands in the table."""
+    """Format one figure for the table."""
     if found is None:
         return _NOTHING
     wide = f" ({found.of} wide)" if measure is Measure.FAN_OUT and found.of != FULL_WIDTH else ""
@@ -67,7 +67,7 @@ def cell(found: Figure | None, measure: Measure) -> str:
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown; what would end a cell is written so that it does not."""
+    """A table in Markdown, with escaped cells."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(map(_escaped, line))} |" for line in lines)
 
@@ -98,13 +98,13 @@ def _absences(report: Report) -> str:
 
 
 def _end(text: str) -> str:
-    """The first and the last line of a long story; all of it is in the JSON."""
+    """The first and the last line of a long error; the JSON has all of it."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return " .. ".join(lines if len(lines) < 2 else [lines[0], lines[-1]])
 
 
 def _ordered(rows: Iterable[Row]) -> list[Row]:
-    """The fastest first."""
+    """Sort by throughput, fastest first."""
     return sorted(rows, key=lambda row: -_speed(row))
 
 

@@ -1,1 +1,1 @@
-"""Whether work costs more the more there is of something: tasks that wait, tenants, workers, history."""
+"""Growth of cost with the number of queued tasks, tenants, workers and history rows."""

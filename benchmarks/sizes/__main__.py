@@ -1,4 +1,4 @@
-"""Whether cost grows with size: tasks that wait, tenants, workers, rows of history; each from few to very many.
+"""Growth of cost with size: queued tasks, tenants, workers, history rows; each from few to very many.
 
     python -m benchmarks.sizes -o json
     python -m benchmarks.sizes --only waiting tenants --largest 10000 --visits 1

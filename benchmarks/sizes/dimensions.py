@@ -1,4 +1,4 @@
-"""What may grow, and what stands at each size of it while everything else stays as it is."""
+"""The dimensions that grow, and the load at each size while everything else is constant."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ import msgspec
 from benchmarks.load import CORES_PER_WORKER, WORKERS
 
 HELD = 20_000
-"""Tasks that wait while tenants grow: so many are in memory at most at a priority, and two of each of 10^4 tenants."""
+"""Queued tasks while tenants grow: the in-memory limit per priority, and two of each of 10^4 tenants."""
 PLACES = 10_000
-"""Places for tasks while workers grow: one on each, if there are as many workers."""
+"""Task slots while workers grow: one on each, if there are as many workers."""
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """What there is beside the tasks that are measured, and around them."""
+    """The background load."""
 
     tenants: int = 10
-    """Whose tasks are measured."""
+    """Tenants of the measured tasks."""
     held: int = 0
-    """Tasks of others, of the same priority: of each tenant of these one runs, for ever, and its quota lets no more."""
+    """Queued tasks of other tenants, at the same priority: one of each tenant runs forever, at its quota."""
     held_tenants: int = 10
     workers: int = WORKERS
     places: int = WORKERS * CORES_PER_WORKER
-    """For tasks that are measured, on all workers together."""
+    """Slots for measured tasks, on all workers together."""
     history: int = 0
     """Rows."""
 
 
 class Dimension(NamedTuple):
-    """Something that may grow."""
+    """A dimension that grows."""
 
     name: str
     title: str
@@ -40,7 +40,7 @@ class Dimension(NamedTuple):
     about: str
 
     def up_to(self, largest: int) -> Dimension:
-        """The same without the sizes that are larger, but for the first two."""
+        """The same without larger sizes, keeping at least two."""
         return self._replace(sizes=[size for size in self.sizes if size <= largest or size in self.sizes[:2]])
 
 

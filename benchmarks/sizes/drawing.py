@@ -1,4 +1,4 @@
-"""A report as a drawing: for each dimension, how many times what it costs at the smallest size it costs at others."""
+"""A report as a chart: for each dimension, the cost at each size relative to the smallest."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LINES: dict[str, tuple[str, Callable[[Point], float]]] = {
 
 
 def svg(report: Report) -> str:
-    """The drawings of all dimensions, below each other."""
+    """The charts of all dimensions, stacked."""
     said = (
         f"{report.began_at}, {report.machine.processor}. Times what it is at the smallest size; dashed: the goal, "
         f"at most {LIMIT:g}. Pale: others used the machine."

@@ -1,4 +1,4 @@
-"""From visits to how much cost grows with size. Nothing here asks the time or reads anything."""
+"""Compute growth of cost from visits. Pure."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from benchmarks.peers.figures import Machine
 from benchmarks.peers.load import is_disturbed
 
 LIMIT = 1.5
-"""So many times what it is at the smallest size, and no more, may anything be at a larger one."""
+"""Maximum ratio to the smallest size."""
 
 
 class Visit(NamedTuple):
-    """What was measured at one size, once."""
+    """One measurement at one size."""
 
     tasks_per_s: float
     cpu_us: float
@@ -29,7 +29,7 @@ class Visit(NamedTuple):
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
-    """What it costs at one size: the best of all visits, since the machine is noisy."""
+    """The cost at one size: the best of all visits, since the machine is noisy."""
 
     size: int
     tasks_per_s: float
@@ -43,7 +43,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     cpu_ratio: float
     """Of both processes together."""
     foreign_cores: float
-    """How many cores others used during the quietest visit."""
+    """Cores used by other processes during the quietest visit."""
     disturbed: bool
     """So much that it is marked."""
     tasks_per_s_by_visit: list[float]
@@ -74,7 +74,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     machine: Machine
     store: dict[str, str]
-    """What it promises about a commit, as it says itself."""
+    """The durability of a commit, as reported by the store."""
     tasks: int
     probes: int
     visits: int
@@ -96,7 +96,7 @@ def points(visits: Sequence[tuple[int, Sequence[Visit]]]) -> list[Point]:
 
 
 def were_disturbed(visits: Sequence[Visit]) -> bool:
-    """Whether others used the machine on every visit."""
+    """Whether every visit was disturbed by other processes."""
     return all(is_disturbed(visit.foreign_cores) for visit in visits)
 
 
@@ -106,7 +106,7 @@ def worst_of(series: Sequence[Series]) -> dict[str, float]:
 
 
 def is_within(series: Sequence[Series]) -> bool:
-    """Whether throughput and latency stay within the limit everywhere. CPU says why, and is nobody's promise."""
+    """Whether throughput and latency stay within the limit everywhere. CPU is informative only."""
     return all(max(point.throughput_ratio, point.latency_ratio) <= LIMIT for one in series for point in one.points)
 
 

@@ -1,8 +1,7 @@
-"""A past for a store: runs of one task each that succeeded, as many on each day of the last weeks.
+"""Synthetic history of a store: successful runs of one task each, spread evenly over the last weeks.
 
-A day is filled before it is attached to its table, so that its indexes are made of all its rows at once: ten million
-rows take two or three minutes so, and seven the other way. In the end there is no difference. Of today, finished runs
-and tasks have not been moved to history.
+A day's partition is filled before it is attached, so that its indexes are built at once: ten million rows take two or
+three minutes instead of seven, with the same result. Today's finished runs and tasks are not in history yet.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from asyncpg import Connection
 from mainspring.app.build import POOL
 
 DAYS = 28
-"""Today is the last of them. Fewer than anything is kept: no sweep takes it away."""
+"""Days, up to today. Fewer than any retention, so that nothing is deleted."""
 ROWS_OF_A_RUN = 8
 """A run, its task, one attempt, and five transitions."""
 TENANTS = 300
 _MARGIN = timedelta(seconds=30)
-"""Nothing goes on over midnight."""
+"""No run spans midnight."""
 
 _PAST = """
     SELECT n, 't' || lpad((n % {tenants})::text, 3, '0') AS tenant, 'job_' || n % {tenants} AS job_id,
@@ -78,7 +77,7 @@ async def write_history(connection: Connection, rows: int, now: datetime) -> Non
 
 
 def statements(rows: int, now: datetime) -> Iterator[str]:
-    """What writes so many rows, one day after another."""
+    """SQL that writes this many rows, day by day."""
     runs = rows // ROWS_OF_A_RUN // DAYS
     today = datetime(now.year, now.month, now.day, tzinfo=UTC)
     for number in range(DAYS):

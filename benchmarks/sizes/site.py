@@ -1,12 +1,12 @@
-"""A store in which something stands at a size, and visits to it: an engine comes, is measured there, and goes.
+"""A store with a background load of some size, and visits to it: an engine is started, measured and stopped.
 
-Everything is real but the processes: engine, PostgreSQL and messages; workers are played. On each visit
+Engine, PostgreSQL and messages are real; workers are virtual. On each visit
 
-    1. the engine loads what is there, all workers come, and nothing happens any more;
-    2. every tenant has something done, so that the engine has heard of all of them;
-    3. no-op tasks are submitted, all at once, and drained: from the acknowledged submission until the last is over;
-    4. P0 runs of a tenant of its own are submitted, one after another, with nothing else to do: from the acknowledged
-       submission to the durable assignment.
+    1. the engine loads the store, all workers connect, and the system becomes idle;
+    2. every tenant runs a task, so that the engine has loaded all of them;
+    3. no-op tasks are submitted at once and drained: from the acknowledged submission to the last end;
+    4. P0 runs of a separate tenant are submitted sequentially on the idle system: from the acknowledged submission to
+       the durable assignment.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ GIB = 1 << 30
 LEAST_WARMING = 500
 LOOK_SECONDS = 0.2
 QUIET_LOOKS = 5
-"""Nothing happens any more if so many looks in a row see the same."""
+"""The system is idle if this many consecutive checks see no change."""
 FOR_EVER_SECONDS = 7_200.0
 HELD = JobSpec(
     name="held",
@@ -60,26 +60,26 @@ HELD = JobSpec(
         ),
     ),
 )
-"""Takes no room that others could miss."""
+"""Uses no significant capacity."""
 
 _random = Random(entropy())
 
 
 class Site:
-    """A store with a setting, and the workers that come back on every visit."""
+    """A store with its load, and the workers of every visit."""
 
     def __init__(self, store: Store, setting: Setting) -> None:
         self.store = store
         self._setting = setting
         self._jobs: list[tuple[str, str]] = []
-        """Tenants whose tasks are measured, with the job of each."""
+        """Tenants of measured tasks, with their jobs."""
         cores = setting.places // setting.workers
         offer = Offer(cores * 1_000, 4 * cores * GIB)
         names = (f"played-{number}" for number in range(setting.workers))
         self._fleet = [PlayedWorker(name, offer, MachineClock(), seconds_of=_lasts) for name in names]
 
     async def furnish(self, connection: asyncpg.Connection) -> None:
-        """Put there what stands there."""
+        """Create the background load."""
         setting = self._setting
         now = await self.store.time()
         await self.store.ensure_shard(POOL)
@@ -94,7 +94,7 @@ class Site:
         await connection.execute("CHECKPOINT")
 
     async def visit(self, tasks: int, probes: int) -> Visit:
-        """Measure once what work costs here."""
+        """Measure once."""
         engine = Engine(self.store, MachineClock())
         async with engine.running(), Working(engine, self._fleet):
             leader = await engine.leader(POOL)
@@ -113,7 +113,7 @@ class Site:
         )
 
     async def _rest(self, leader: Leader) -> None:
-        """Come back when everybody is here, the memory is full of what waits, and nothing happens any more."""
+        """Wait until all workers are connected, the queue is loaded, and the system is idle."""
         same, before = 0, (0, 0, 0)
         while same < QUIET_LOOKS:
             await asyncio.sleep(LOOK_SECONDS)
@@ -125,7 +125,7 @@ class Site:
             before = seen
 
     async def _drain(self, leader: Leader, tasks: int) -> Meter:
-        """Have so many tasks submitted and done."""
+        """Submit this many tasks, and wait for their end."""
         runs = _runs(self._jobs, NOOP, tasks, await self.store.time())
         left = {run.id for run in runs}
         done = asyncio.Event()
@@ -144,7 +144,7 @@ class Site:
 
 @asynccontextmanager
 async def open_site(setting: Setting) -> AsyncIterator[Site]:
-    """A site in a database server of its own, as durable as in production."""
+    """A site in a separate database server, as durable as in production."""
     with running_postgres(DURABLE) as url:
         store = await open_store(url, MachineClock())
         try:
@@ -192,7 +192,7 @@ async def _allow_one_task(connection: asyncpg.Connection, tenants: Sequence[str]
 async def _make_runs(
     connection: asyncpg.Connection, jobs: Sequence[tuple[str, str]], spec: JobSpec, number: int, now: datetime
 ) -> None:
-    """The same runs as `_runs` gives, made where they are to be: a million one after another would take minutes."""
+    """The same runs as `_runs`, created by SQL: a million single inserts would take minutes."""
     like = msgspec.structs.asdict(_runs(jobs[:1], spec, 1, now)[0])
     drawn = {"id", "tenant", "job_id"}
     names = [name for name, value in like.items() if value is not None and name not in drawn]
@@ -209,7 +209,7 @@ async def _make_runs(
 
 
 def _runs(jobs: Sequence[tuple[str, str]], spec: JobSpec, number: int, now: datetime) -> list[Run]:
-    """So many runs, in turn for each tenant."""
+    """This many runs, round robin by tenant."""
     return [
         Run(
             id=new_id("run", now, _random),

@@ -1,4 +1,4 @@
-"""A report as a table for people, in Markdown or plain."""
+"""A report as a table, in Markdown or plain text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LEGEND = (
 
 
 def markdown(report: Report) -> str:
-    """Everything, as a page would have it."""
+    """The complete report as a page."""
     parts = [about(report), _LEGEND.format(visits=report.visits)]
     for series in report.series:
         parts += [f"### {series.title}", series.about, markdown_table(HEAD, map(_cells, series.points))]
@@ -29,7 +29,7 @@ def markdown(report: Report) -> str:
 
 
 def plain(report: Report) -> str:
-    """The figures alone, in columns for a terminal."""
+    """The figures as columns for a terminal."""
     lines = [(series.title, *HEAD[1:]) for series in report.series]
     rows = [[line, *map(_cells, series.points)] for line, series in zip(lines, report.series, strict=True)]
     widths = [max(len(line[number]) for table in rows for line in table) for number in range(len(HEAD))]
@@ -38,7 +38,7 @@ def plain(report: Report) -> str:
 
 
 def about(report: Report) -> str:
-    """When and where it was measured, in a sentence or two."""
+    """Time and machine of the measurement."""
     quiet = " Others used the machine meanwhile; what that touched is marked." if report.is_disturbed else ""
     return f"{report.began_at}, in {report.seconds / 60:.0f} minutes, on {machine_in_words(report.machine)}.{quiet}"
 

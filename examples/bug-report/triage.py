@@ -1,4 +1,4 @@
-"""Reads a prompt about a bug and prints JSON. It stands in for a language model, and knows a few words."""
+"""Read a prompt about a bug and print JSON. A stub for a language model, which knows a few words."""
 
 import json
 import sys

@@ -1,12 +1,12 @@
 #!/bin/sh
-# A worker in POSIX shell, with curl and jq. Each program in a directory is a handler, by its name; one runs at a time.
+# A worker in POSIX shell, with curl and jq. Each program in a directory is a handler; one runs at a time.
 #
 #     MAINSPRING_API_KEY=msp_.. ./worker.sh handlers
 #
 #     {"name": "words", "tasks": [{"name": "count", "work": {"handler": "words", "args": {"text": "to be or not"}}}]}
 #
-# A program finds the claimed run as JSON on its stdin, and prints the task's output as JSON. Its stderr is the log. It
-# fails if it ends with anything but 0; 64 says that another try would fail as well.
+# A program reads the claimed run as JSON from stdin, and prints the task's output as JSON. Its stderr is the log. A
+# non-zero exit code is a failure; 64 is a permanent failure.
 # docs/guides/worker-in-any-language.md explains every call.
 
 set -u
@@ -20,14 +20,14 @@ leaving=
 umask 077
 scratch=$(mktemp -d) || exit 1
 trap 'rm -rf "$scratch"' EXIT
-trap 'leaving=1' TERM INT # what runs is finished first
+trap 'leaving=1' TERM INT # the running task is finished first
 printf 'Content-Type: application/json\n' > "$scratch/headers"
-if [ -n "${MAINSPRING_API_KEY:-}" ]; then # in a file: everybody on the machine sees what stands on a command line
+if [ -n "${MAINSPRING_API_KEY:-}" ]; then # in a file: command lines are visible to all users
     printf 'Authorization: Bearer %s\n' "$MAINSPRING_API_KEY" >> "$scratch/headers"
 fi
 
-# post PATH BODY ANSWER: send a file until the server has heard it: every call may be repeated.
-# 0: done, ANSWER has what it said; 9: the attempt is over, or another worker's; 1: the request is wrong, and stays wrong.
+# post PATH BODY ANSWER: send a file, with retries: every call is idempotent.
+# Returns 0: success, the response is in ANSWER; 9: the claim was lost; 1: invalid request (not retryable).
 post() {
     delay=1
     while :; do
@@ -45,18 +45,18 @@ post() {
     done
 }
 
-# tell PATH: a heartbeat, with what was logged since the last one.
-tell() {
-    tail -c +$(($(cat "$scratch/sent") + 1)) "$scratch/log" | head -c 100000 > "$scratch/piece"
-    jq -Rs --arg worker "$worker" '{worker_id: $worker, log: .}' "$scratch/piece" > "$scratch/beat"
+# heartbeat PATH: send a heartbeat, with the new log output.
+heartbeat() {
+    tail -c +$(($(cat "$scratch/sent") + 1)) "$scratch/log" | head -c 100000 > "$scratch/chunk"
+    jq -Rs --arg worker "$worker" '{worker_id: $worker, log: .}' "$scratch/chunk" > "$scratch/beat"
     post "$1/heartbeat" "$scratch/beat" "$scratch/beaten" || return
-    echo $(($(cat "$scratch/sent") + $(wc -c < "$scratch/piece"))) > "$scratch/sent"
+    echo $(($(cat "$scratch/sent") + $(wc -c < "$scratch/chunk"))) > "$scratch/sent"
 }
 
-# beat PATH CHILD: say again and again that it goes on; end the program if the answer says so, or if it is not ours.
+# beat PATH CHILD: send heartbeats; stop the program if the response says so, or if the claim was lost.
 beat() {
     while sleep "$beat_seconds"; do
-        tell "$1" || { touch "$scratch/dropped"; kill "$2"; return; }
+        heartbeat "$1" || { touch "$scratch/dropped"; kill "$2"; return; }
         if [ "$(jq -r .stop "$scratch/beaten")" = true ]; then
             kill "$2"
             sleep "$(jq -r '.grace_seconds | floor' "$scratch/beaten")"
@@ -65,8 +65,8 @@ beat() {
     done
 }
 
-# carry_out: start what was claimed, run its program, and say how it ended.
-carry_out() {
+# execute: start the claimed run, run its program, and report the result.
+execute() {
     id=$(jq -r .run_id "$scratch/run")
     program=$programs/$(jq -r '.work.handler // "none" | gsub("/"; "_")' "$scratch/run")
     at=/pipeline-runs/$id
@@ -82,7 +82,7 @@ carry_out() {
     kill "$beating" 2> /dev/null
     wait "$beating" 2> /dev/null
     if [ -e "$scratch/dropped" ]; then return 9; fi
-    if [ -s "$scratch/log" ]; then tell "$at" || return; fi
+    if [ -s "$scratch/log" ]; then heartbeat "$at" || return; fi
     if [ "$code" -eq 0 ] && jq -e '[., true][1]' "$scratch/output" > /dev/null 2>&1; then
         end=complete
         jq --arg worker "$worker" '{worker_id: $worker, status: "SUCCESS", result_summary: .}' "$scratch/output"
@@ -107,5 +107,5 @@ while [ -z "$leaving" ]; do
         exit 1
     fi
     jq -e '.claimed_runs[0] // empty' "$scratch/claimed" > "$scratch/run" || continue
-    carry_out || echo "$(jq -r .run_id "$scratch/run"): dropped" >&2
+    execute || echo "$(jq -r .run_id "$scratch/run"): dropped" >&2
 done

@@ -1,8 +1,8 @@
-"""Mainspring: runs of tasks, decided in memory, remembered in fenced batches.
+"""Mainspring: workflow orchestrator and job scheduler for Python.
 
     from mainspring import Client, Context, Retry, TaskError, current, every, job, serve, task
 
-Start reading at `host/loop.py`, the loop that everything else serves.
+Start reading at `host/loop.py`, the scheduler's main loop.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """What users import is loaded when they ask for it: the command line starts without it."""
+    """Import public names lazily, so that the command line starts without them."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"mainspring.{_HOMES[name]}"), name)

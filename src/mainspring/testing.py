@@ -1,4 +1,4 @@
-"""For tests of jobs and tasks: no server, no waiting.
+"""Test jobs and tasks without a server and without waiting.
 
 from mainspring import testing
 
@@ -6,10 +6,10 @@ result = testing.run(forecast, cities=["Rome"])         retry delays of an hour 
 assert result.value == "Rome: 21"
 
 with testing.context(attempt=2, checkpoint={"page": 3}) as context:
-    load("2026-11-15")                                  `current()` and the argument `context` are this one
+    load("2026-11-15")                                  `current()` and the argument `context` return this one
 assert context.checkpoints == [{"page": 4}]
 
-with testing.World(forecast) as world:                  schedules fire as time is made to pass
+with testing.World(forecast) as world:                  schedules fire as virtual time advances
     world.advance("1h")
     assert len(world.runs(forecast)) == 4
 
@@ -38,28 +38,28 @@ from mainspring.task_context.task_context import Context, Identity, inside
 __all__ = ["BEGINNING", "FrozenClock", "SpokenContext", "World", "context", "run"]
 
 BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
-"""When virtual time begins, unless a test says otherwise."""
+"""Default start of virtual time."""
 
 
 def run(job: Job[..., Any], /, *args: object, **params: Any) -> RunResult:
-    """Run a job in this process on a virtual clock, which jumps over every wait.
+    """Run a job in this process on a virtual clock, which skips every wait.
 
-    While a function computes in a thread, or waits for a socket, time passes as it does outside.
+    Real time passes while a function computes in a thread or waits for a socket.
     """
     return run_virtually(job, job.bind(args, params), BEGINNING)
 
 
 class SpokenContext(Context):
-    """A context that keeps what a task says."""
+    """A context that records what a task reports."""
 
     def __init__(self, identity: Identity, *, voice: _Ear, **given: Any) -> None:
         super().__init__(identity, voice=voice, **given)
         self.checkpoints = voice.checkpoints
-        """What was saved, in order."""
+        """Saved checkpoints, in order."""
         self.progresses = voice.progresses
-        """How far the task said it was, with its notes, in order."""
+        """Reported progress, as percent and note, in order."""
         self.extensions = voice.extensions
-        """For how many seconds it asked, in order."""
+        """Requested timeout extensions in seconds, in order."""
 
 
 @contextmanager
@@ -79,9 +79,9 @@ def context(
     task_name: str = "task",
     inputs: Path | None = None,
 ) -> Iterator[SpokenContext]:
-    """What a task that is called in this block finds: its attempt, checkpoint, parameters, outputs of its upstream.
+    """Provide the context of tasks called in this block: attempt, checkpoint, parameters, upstream outputs.
 
-    `inputs` is a folder with the files that it would have fetched; what it leaves is in `context.artifacts`.
+    `inputs` is a directory with the fetched files; files that the task writes are in `context.artifacts`.
     """
     identity = Identity(
         run_id="run_test",
@@ -109,31 +109,31 @@ def context(
 
 
 class FrozenClock:
-    """A clock that stands still until it is told to go on. A sleep goes on at once."""
+    """A clock that only advances explicitly. `sleep` advances it and returns at once."""
 
     def __init__(self, at: datetime = BEGINNING) -> None:
         self._start = at
         self._passed = 0.0
 
     def monotonic(self) -> float:
-        """Seconds that have passed."""
+        """Return the elapsed seconds."""
         return self._passed
 
     def wall(self) -> datetime:
-        """The date."""
+        """Return the current time."""
         return self._start + timedelta(seconds=self._passed)
 
     async def sleep(self, seconds: float) -> None:
-        """Let so much time have passed."""
+        """Advance by `seconds`, without waiting."""
         self.advance(seconds)
 
     def advance(self, length: str | float) -> None:
-        """Let time pass: `90`, `"1h30m"`."""
+        """Advance by a duration: `90`, `"1h30m"`."""
         self._passed += seconds_of(length)
 
 
 class _Ear:
-    """Hears what a task says."""
+    """Records what a task reports."""
 
     def __init__(self, inputs: Path | None) -> None:
         self._inputs = inputs
@@ -143,31 +143,31 @@ class _Ear:
         self.extensions: list[float] = []
 
     def move(self, percent: float | None, note: str) -> None:
-        """How far it is."""
+        """Record progress."""
         self.progresses.append((percent, note))
 
     def save(self, document: str) -> None:
-        """What it saved."""
+        """Record a checkpoint."""
         self.checkpoints.append(msgspec.json.decode(document))
 
     def extend(self, seconds: float) -> None:
-        """How much time it needs."""
+        """Record a timeout extension."""
         self.extensions.append(seconds)
 
     def deadline(self) -> datetime | None:
-        """Nothing has changed since it began."""
+        """The deadline never changes."""
         return None
 
     def artifacts(self) -> Path:
-        """A folder for what it leaves; it goes with the context."""
+        """Return a temporary directory for artifacts."""
         if self._files is None:
             self._files = TemporaryDirectory(prefix="mainspring-")
         return Path(self._files.name)
 
     def inputs(self) -> Path:
-        """What the test gives it."""
+        """Return the directory of inputs."""
         if self._inputs is None:
-            raise Refused("the test gives it no inputs: say context(inputs=FOLDER)")
+            raise Refused("the test provides no inputs: pass context(inputs=DIRECTORY)")
         return self._inputs
 
 

@@ -58,7 +58,7 @@ def of_files() -> Iterable[Cells]:
     yield "a file that is submitted", size(sources.LARGEST_TEXT_BYTES), "`invalid_file`"
     yield "values of a YAML file", f"{sources.MOST_NODES:,}", "`invalid_file`"
     yield "how deep it goes", f"{sources.DEEPEST}", "`invalid_file`"
-    yield "a `pipeline.yaml` of a folder", size(discover.LARGEST_BYTES), "the pipeline is broken, and says why"
+    yield "a `pipeline.yaml` of a folder", size(discover.MAX_FILE_BYTES), "the pipeline is broken, and says why"
     yield "channels of alerts", f"{channels.MOST_CHANNELS}", "`invalid_file`"
     yield "an answer, as the SDK reads it", size(responses.LARGEST_ANSWER_BYTES), "`too_large`"
     yield "how long it may take, with all its parts", f"{responses.LONGEST_ANSWER_SECONDS:,.0f} s", "`unreachable`"

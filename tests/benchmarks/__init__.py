@@ -1,1 +1,1 @@
-"""Tests of what the benchmarks compute; what they measure is theirs alone."""
+"""Tests of the computations of the benchmarks."""

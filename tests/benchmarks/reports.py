@@ -1,4 +1,4 @@
-"""Reports to show, made up."""
+"""Example reports."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from benchmarks.peers.figures import Machine, Measure, Report, Row, figure
 
 
 def a_row(name: str, *, speed: float = 100.0, foreign_cores: float = 0.0, width: int = 1_000) -> Row:
-    """A system with a speed and a fan-out."""
+    """A row of a system with throughput and fan-out."""
     return Row(
         peer=name.lower(),
         name=name,
@@ -27,7 +27,7 @@ def a_row(name: str, *, speed: float = 100.0, foreign_cores: float = 0.0, width:
 
 
 def a_report(rows: Sequence[Row], *, skipped: dict[str, str] | None = None, scale: float = 1.0) -> Report:
-    """A run with these rows."""
+    """A report with these rows."""
     machine = Machine(
         system="Linux 6",
         processor="Quick",

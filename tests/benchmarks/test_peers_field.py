@@ -1,4 +1,4 @@
-"""Who is measured, and how much of it."""
+"""Selection and scale of the measured systems."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ OTHERS = {"dramatiq", "huey", "taskiq", "saq", "dagster", "restate"}
 BRACES = {"bin", "python", "folder", "programs", "root", "postgres", "redis", "cores", *(f"port{n}" for n in range(6))}
 
 
-def test_everybody_is_measured_who_should_be() -> None:
+def test_all_required_systems_are_measured() -> None:
     assert {peer.name for peer in FIELD} == REQUIRED | OTHERS
     assert {peer.name for peer in FIELD if peer.required} == REQUIRED
 
 
-def test_those_that_may_not_be_left_out_are_measured_first() -> None:
+def test_required_systems_are_measured_first() -> None:
     required = [peer.required for peer in FIELD]
 
     assert required == sorted(required, reverse=True)
@@ -33,7 +33,7 @@ def test_a_required_system_can_not_be_skipped() -> None:
         chosen([], ["dbos", "huey", "celery"])
 
 
-def test_another_can_be_skipped() -> None:
+def test_an_optional_system_can_be_skipped() -> None:
     assert {peer.name for peer in chosen([], ["huey"])} == (REQUIRED | OTHERS) - {"huey"}
 
 
@@ -41,7 +41,7 @@ def test_a_part_of_the_run_can_be_tried() -> None:
     assert [peer.name for peer in chosen(["huey", "mainspring"], [])] == ["mainspring", "huey"]
 
 
-def test_a_name_that_nobody_has_is_refused() -> None:
+def test_an_unknown_name_is_refused() -> None:
     with pytest.raises(ValueError, match="nobody is called bull"):
         chosen(["bull"], [])
 
@@ -60,7 +60,7 @@ def test_commands_have_only_names_in_braces_that_are_filled_in(peer: Peer) -> No
 
 
 @pytest.mark.parametrize("peer", FIELD, ids=lambda peer: peer.name)
-def test_every_system_has_a_program_and_says_what_is_durable(peer: Peer) -> None:
+def test_every_system_has_a_program_and_a_durability(peer: Peer) -> None:
     programs = Path(next(iter(benchmarks.peers.programs.__path__)))
     if peer.driver[1] == "-m":
         assert (programs / f"{peer.driver[2].rpartition('.')[2]}.py").is_file()
@@ -69,11 +69,11 @@ def test_every_system_has_a_program_and_says_what_is_durable(peer: Peer) -> None
 
 
 @pytest.mark.parametrize("peer", FIELD, ids=lambda peer: peer.name)
-def test_there_are_marks_for_all_tasks(peer: Peer) -> None:
+def test_there_are_timestamps_for_all_tasks(peer: Peer) -> None:
     assert all(variant.sizes.tasks <= SLOTS for variant in peer.variants)
 
 
-def test_little_work_is_still_enough_to_compute_from() -> None:
+def test_a_small_scale_is_still_sufficient() -> None:
     small = scaled(Sizes(), 0.0001)
 
     assert (small.tasks, small.probes, small.chains, small.width, small.drains) == (20, 3, 2, 10, 1)
@@ -85,7 +85,7 @@ def test_more_work_has_no_more_probes() -> None:
     assert (large.tasks, large.probes) == (3_000, 200)
 
 
-def test_a_mark_is_seen_by_whoever_has_the_same_file(tmp_path: Path) -> None:
+def test_a_timestamp_is_visible_to_every_process_with_the_file(tmp_path: Path) -> None:
     one, other = Marks(tmp_path / "marks"), Marks(tmp_path / "marks")
 
     one.set(7)

@@ -1,4 +1,4 @@
-"""Who used the cores while something was measured."""
+"""CPU use of other processes during a measurement."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from benchmarks.peers.load import LIMIT_CORES, Reading, between, is_disturbed
 from tests.benchmarks.reports import a_report, a_row
 
 
-def test_what_neither_we_nor_the_system_used_is_foreign() -> None:
+def test_cpu_use_of_other_processes_is_foreign() -> None:
     before = Reading(at=10.0, machine=100.0, ours=20.0, system=15.0)
     after = Reading(at=14.0, machine=107.0, ours=25.0, system=19.0)
 
@@ -20,7 +20,7 @@ def test_what_neither_we_nor_the_system_used_is_foreign() -> None:
     assert spent.foreign_cores == pytest.approx(0.5)
 
 
-def test_a_count_that_lags_behind_never_gives_less_than_nothing() -> None:
+def test_foreign_use_is_never_negative() -> None:
     before = Reading(at=10.0, machine=100.0, ours=20.0, system=15.0)
     after = Reading(at=11.0, machine=100.5, ours=20.6, system=14.9)
 
@@ -30,7 +30,7 @@ def test_a_count_that_lags_behind_never_gives_less_than_nothing() -> None:
     assert spent.system_cpu == 0
 
 
-def test_two_readings_of_the_same_moment_divide_by_nothing() -> None:
+def test_two_readings_at_the_same_time_do_not_divide_by_zero() -> None:
     reading = Reading(at=10.0, machine=100.0, ours=20.0, system=15.0)
 
     assert between(reading, reading).foreign_cores == 0

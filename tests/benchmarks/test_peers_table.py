@@ -1,4 +1,4 @@
-"""A report as a table and as a drawing."""
+"""A report as a table and as a chart."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ def test_the_fastest_comes_first() -> None:
     assert page.index("| Fast |") < page.index("| Slow |")
 
 
-def test_what_a_system_has_no_notion_of_is_a_dash() -> None:
+def test_an_unsupported_figure_is_a_dash() -> None:
     assert cell(None, Measure.STEP_P50) == "-"
 
 
-def test_a_figure_that_others_disturbed_has_a_mark() -> None:
+def test_a_disturbed_figure_is_marked() -> None:
     assert cell(figure(12.3, 0.5), Measure.CPU) == "12.3*"
     assert cell(figure(12.3, 0.1), Measure.CPU) == "12.3"
 
 
-def test_large_figures_are_written_so_that_they_can_be_read() -> None:
+def test_large_figures_are_readable() -> None:
     assert cell(figure(21_000), Measure.STARTED) == "21,000"
 
 
@@ -36,13 +36,13 @@ def test_a_fan_out_of_another_width_says_so() -> None:
     assert cell(figure(30, of=100), Measure.FAN_OUT) == "30 (100 wide)"
 
 
-def test_a_cell_can_not_end_its_row() -> None:
+def test_a_cell_is_escaped() -> None:
     table = markdown_table(["a", "b"], [["x | y", "one\ntwo"]])
 
     assert table.splitlines()[2] == r"| x \| y | one two |"
 
 
-def test_who_was_left_out_is_named_with_the_reason() -> None:
+def test_skipped_systems_are_listed_with_the_reason() -> None:
     report = a_report([a_row("One")], skipped={"huey": "redis-server is not here\nlong story\nthe end"})
 
     assert "- huey was not measured: redis-server is not here .. the end" in markdown(report)
@@ -56,7 +56,7 @@ def test_the_page_has_the_machine_and_the_versions() -> None:
     assert "| One | One 1.2 |" in page
 
 
-def test_a_run_that_was_scaled_says_that_it_is_no_measurement() -> None:
+def test_a_scaled_run_is_labeled_as_no_measurement() -> None:
     assert "only good to see that it works" in markdown(a_report([a_row("One")], scale=0.01))
     assert "only good to see that it works" not in markdown(a_report([a_row("One")]))
 
@@ -67,13 +67,13 @@ def test_commands_of_a_quick_start_are_counted_once_for_each_system() -> None:
     assert markdown(a_report(twice)).count("2: `install it`; `start it`") == 1
 
 
-def test_plain_columns_stand_below_their_heads() -> None:
+def test_plain_columns_are_aligned() -> None:
     head, *rows = plain(a_report([a_row("One"), a_row("Another")])).splitlines()
 
     assert {len(row) for row in rows[:2]} == {len(head)}
 
 
-def test_the_drawing_is_whole_and_ours_stands_out() -> None:
+def test_the_chart_is_complete_and_highlights_ours() -> None:
     drawn = svg(a_report([a_row("Ours"), a_row("<Theirs>")]), ours="ours")
 
     ET.fromstring(drawn)  # noqa: S314 - we made it ourselves a line above
@@ -84,5 +84,5 @@ def test_the_drawing_is_whole_and_ours_stands_out() -> None:
 @pytest.mark.parametrize(
     ("values", "ends"), [([3.0, 40.0], (0, 2)), ([10.0, 10.0], (1, 2)), ([0.02, 0.05], (-2, -1)), ([1_000.0], (3, 4))]
 )
-def test_a_scale_has_room_for_all_values(values: list[float], ends: tuple[int, int]) -> None:
+def test_a_scale_covers_all_values(values: list[float], ends: tuple[int, int]) -> None:
     assert scale_ends(values) == ends

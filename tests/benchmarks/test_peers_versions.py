@@ -1,4 +1,4 @@
-"""Names and versions, from what programs say of themselves."""
+"""Names and versions, parsed from the output of programs."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ def test_a_package_has_a_name_without_extras_and_versions(requirement: str, name
     assert bare_name(requirement) == name
 
 
-def test_what_is_no_package_is_refused() -> None:
+def test_an_invalid_package_is_refused() -> None:
     with pytest.raises(ValueError, match="not a package"):
         bare_name("[redis]")
 
 
-def test_redis_says_its_version_among_other_things() -> None:
+def test_the_version_of_redis_is_parsed() -> None:
     said = "Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64 build=db"
 
     assert redis_version(said) == "Redis 7.0.15"
 
 
-def test_a_redis_that_says_no_version_is_still_redis() -> None:
+def test_redis_without_a_version_is_accepted() -> None:
     assert redis_version("something else") == "Redis"
 
 
@@ -44,7 +44,7 @@ def test_a_redis_that_says_no_version_is_still_redis() -> None:
     ("said", "version"),
     [("v20.20.2\n", "20.20.2"), ("postgres (PostgreSQL) 18.6", "18.6"), ("node, 24.1", "24.1"), ("none", "")],
 )
-def test_a_version_is_found_in_what_a_program_says(said: str, version: str) -> None:
+def test_a_version_is_parsed_from_output(said: str, version: str) -> None:
     assert bare_version(said) == version
 
 
@@ -58,5 +58,5 @@ def test_a_path_is_on_the_file_system_that_is_mounted_nearest_above_it(path: str
     assert file_system_of(path, {"/": "ext4", "/tmp": "tmpfs"}) == kind
 
 
-def test_a_path_below_no_mount_is_on_nothing_that_is_known() -> None:
+def test_a_path_below_no_mount_has_no_file_system() -> None:
     assert file_system_of("/home", {}) == ""

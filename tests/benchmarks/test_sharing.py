@@ -1,4 +1,4 @@
-"""What the benchmarks of sharing are made of."""
+"""Parts of the fairness benchmarks."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from mainspring.store.sqlite.store import SqliteStore
 from tests.submitting import submit
 
 
-def test_no_shape_is_decided_about_twice() -> None:
+def test_each_shape_is_decided_once() -> None:
     drawn = list(shapes(Random(1)))
 
     assert len({shape for _, _, shape in drawn}) == len(drawn) == 14 * EACH * len(Priority)
 
 
-async def test_what_counting_in_groups_costs_is_in_the_drain(tmp_path: Path) -> None:
-    """A share and an allowance are asked for, and nothing waits for ever."""
+async def test_the_cost_of_groups_is_in_the_drain(tmp_path: Path) -> None:
+    """A limit share and a rate grant are requested, and no task waits indefinitely."""
     store = SqliteStore.open(tmp_path / "store.db", clock=MachineClock())
     await set_rules(store, ["acme"])
     await submit(store, 20, ["acme"], spec=SHARED)

@@ -1,4 +1,4 @@
-"""How cost grows with size, from what was measured."""
+"""Growth of cost with size, computed from measurements."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.benchmarks.reports import a_report
 
 
 def a_visit(speed: float = 1_000.0, p50_ms: float = 5.0, cpu_us: float = 100.0, foreign_cores: float = 0.0) -> Visit:
-    """A visit at which this was seen."""
+    """A visit with these measurements."""
     return Visit(
         tasks_per_s=speed, cpu_us=cpu_us, store_cpu_us=100.0, p50_ms=p50_ms, p95_ms=9.0, foreign_cores=foreign_cores
     )
@@ -26,7 +26,7 @@ def a_series(*visits: tuple[int, list[Visit]]) -> Series:
 
 
 def a_report_of(series: Series) -> Report:
-    """A run with one dimension."""
+    """A report with one dimension."""
     return Report(
         began_at="2026-11-17 12:00 UTC", seconds=600.0, machine=a_report([]).machine, store={}, tasks=5_000, probes=60,
         visits=3, worst=worst_of([series]), within=is_within([series]), series=[series],
@@ -36,7 +36,7 @@ def a_report_of(series: Series) -> Report:
 GROWING = a_series((0, [a_visit()]), (1_000, [a_visit(speed=500.0, p50_ms=20.0)]))
 
 
-def test_what_is_worse_than_at_the_smallest_size_is_above_one() -> None:
+def test_a_ratio_above_one_is_worse_than_at_the_smallest_size() -> None:
     first, other = GROWING.points
 
     assert (first.throughput_ratio, first.latency_ratio, first.cpu_ratio) == (1, 1, 1)
@@ -69,7 +69,7 @@ def test_half_as_much_again_is_within(p50_ms: float, within: bool) -> None:
     assert is_within([a_series((1, [a_visit()]), (10, [a_visit(p50_ms=p50_ms)]))]) is within
 
 
-def test_a_point_is_marked_if_others_were_there_at_every_visit() -> None:
+def test_a_point_is_marked_if_every_visit_was_disturbed() -> None:
     busy = a_visit(foreign_cores=1.0)
 
     assert [point.disturbed for point in a_series((1, [busy, a_visit()]), (2, [busy, busy])).points] == [False, True]
@@ -89,13 +89,13 @@ def test_the_tables_have_every_size() -> None:
     assert "waiting_latency_worst  4" in plain(report)
 
 
-def test_plain_columns_stand_below_their_heads() -> None:
+def test_plain_columns_are_aligned() -> None:
     head, *rows = plain(a_report_of(GROWING)).splitlines()[:3]
 
     assert {len(row) for row in rows} == {len(head)}
 
 
-def test_the_drawing_is_whole_and_has_a_point_for_each_size_and_line() -> None:
+def test_the_chart_is_complete_with_a_point_per_size_and_series() -> None:
     drawn = svg(a_report_of(GROWING))
 
     ET.fromstring(drawn)  # noqa: S314 - we made it ourselves a line above
@@ -103,24 +103,24 @@ def test_the_drawing_is_whole_and_has_a_point_for_each_size_and_line() -> None:
     assert drawn.count('class="limit"') == 1
 
 
-def test_nothing_has_a_place_on_a_scale_without_a_zero() -> None:
+def test_zero_is_not_drawn_on_a_logarithmic_scale() -> None:
     assert abscissa(0, smallest=1_000) == 100
     assert abscissa(1_000, smallest=1_000) == 1_000
 
 
-def test_all_ratios_have_room() -> None:
+def test_all_ratios_fit_the_scale() -> None:
     assert top_of(GROWING) == 4
     assert top_of(a_series((1, [a_visit()]))) == 2
 
 
-def test_fewer_sizes_can_be_asked_for_and_two_are_left() -> None:
+def test_fewer_sizes_can_be_selected_but_at_least_two() -> None:
     waiting = DIMENSIONS[0]
 
     assert list(waiting.up_to(100_000).sizes) == [1_000, 10_000, 100_000]
     assert list(waiting.up_to(1).sizes) == [1_000, 10_000]
 
 
-def test_room_stays_the_same_however_many_workers_share_it() -> None:
+def test_capacity_does_not_depend_on_the_number_of_workers() -> None:
     workers = next(dimension for dimension in DIMENSIONS if dimension.name == "workers")
 
     assert {workers.setting(size).places % size for size in workers.sizes} == {0}

@@ -77,12 +77,12 @@ def test_findings_as_json_and_github_annotations(tmp_path: Path) -> None:
         },
         {
             "severity": "error", "file": str(tmp_path / "bytes" / "pipeline.yaml"), "line": 0, "column": 0,
-            "message": "is not UTF-8: see line 1",
+            "message": "is not UTF-8, at line 1",
         },
     ]  # fmt: skip
     assert Terminal().call("validate", tmp_path, "--format", "github").stdout.splitlines() == [
         f"::error file={bad},line=1,col=1::unknown field `shedule`, did you mean `schedule`?",
-        f"::error file={tmp_path}/bytes/pipeline.yaml::is not UTF-8: see line 1",
+        f"::error file={tmp_path}/bytes/pipeline.yaml::is not UTF-8, at line 1",
     ]
 
 

@@ -215,7 +215,7 @@ def test_actions_on_several_ids_need_confirmation(terminal: Terminal) -> None:
         (["submit", "x", "-p", "novalue"], 2, "NAME=VALUE"),
         (["submit", "x", "--count", "2", "--wait"], 2, "--wait"),
         (["watch", "@latest", "--timeout", "soon"], 2, "--timeout"),
-        (["runs", "--server", "http://127.0.0.1:9"], 3, "no answer from http://127.0.0.1:9"),
+        (["runs", "--server", "http://127.0.0.1:9"], 3, "http://127.0.0.1:9"),
     ],
 )
 def test_each_kind_of_error_has_its_exit_code(

@@ -203,7 +203,7 @@ def test_a_refused_connection_is_an_error_with_a_hint(home: Path) -> None:
     for process in started:
         out, err = process.communicate(timeout=60)
         assert (process.returncode, out) == (3, b"")
-        assert err.startswith(b"error: no answer from http://127.0.0.1:1: ")
+        assert err.startswith(b"error: no response from http://127.0.0.1:1: ")
         assert b"\n\nhint: " in err
         assert b"Traceback" not in err
 

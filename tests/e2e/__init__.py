@@ -1,1 +1,1 @@
-"""Real processes on a real PostgreSQL."""
+"""End-to-end tests with real processes."""

@@ -1,4 +1,4 @@
-"""Every test in this folder starts real processes. A file whose tests kill nothing shares one cluster among them."""
+"""Every test in this directory starts real processes. Tests of a file that kill nothing share one cluster."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FOLDER = Path(__file__).parent
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of this folder. The hook is called with the tests of all folders."""
+    """Mark the tests of this directory. The hook receives the tests of all directories."""
     for item in items:
         if item.path.is_relative_to(_FOLDER):
             item.add_marker(pytest.mark.processes)
@@ -33,7 +33,7 @@ def postgres_template(postgres_server: PostgresServer) -> str:
         await store.close()
 
     def migrate(url: str) -> None:
-        # On a thread of its own: the first caller may be inside an event loop.
+        # In a thread: the first caller may be inside an event loop.
         with ThreadPoolExecutor(1) as thread:
             thread.submit(lambda: asyncio.run(connect_once(url))).result()
 
@@ -42,7 +42,7 @@ def postgres_template(postgres_server: PostgresServer) -> str:
 
 @pytest.fixture(scope="module")
 def postgres_url_of_file(postgres_server: PostgresServer, postgres_template: str) -> Iterator[str]:
-    """The address of a database that the tests of a file share."""
+    """The URL of a database shared by the tests of a file."""
     database = postgres_server.create_database(template=postgres_template)
     yield postgres_server.url(database)
     postgres_server.drop_database(database)
@@ -50,5 +50,5 @@ def postgres_url_of_file(postgres_server: PostgresServer, postgres_template: str
 
 @pytest.fixture
 def tenant(request: pytest.FixtureRequest) -> str:
-    """A tenant that only this test has."""
+    """A tenant for this test only."""
     return f"tenant-{hashlib.sha256(request.node.nodeid.encode()).hexdigest()[:8]}"

@@ -1,4 +1,4 @@
-"""`mainspring up` as a process of its own over a folder, for tests that edit, kill and stop it."""
+"""`mainspring up` as a process on a folder, for tests that edit, kill and stop it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _READY = "  Ready "
 
 
 class Folder:
-    """A folder of pipelines, and the scheduler that runs it, if one does."""
+    """A folder of pipelines, and its scheduler process, if running."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -31,7 +31,7 @@ class Folder:
         self._starts = 0
 
     def write(self, name: str, text: str) -> Path:
-        """Put a pipeline there, or another version of it, as an editor does: whole."""
+        """Write a pipeline file atomically, as an editor does."""
         directory = self.root / name
         directory.mkdir(parents=True, exist_ok=True)
         new = directory / ".pipeline.yaml.new"
@@ -40,7 +40,7 @@ class Folder:
         return directory
 
     def up(self, *options: str) -> None:
-        """Start the scheduler, and come back when it answers."""
+        """Start the scheduler, and wait until it responds."""
         self._starts = self.said().count(_READY)
         with self._output.open("a") as output:
             self.process = subprocess.Popen(
@@ -54,11 +54,11 @@ class Folder:
         return Client(self._address()["address"], token="")
 
     def said(self) -> str:
-        """What it has printed, all starts together."""
+        """Its output since the first start."""
         return self._output.read_text() if self._output.exists() else ""
 
     def state(self, name: str) -> dict[str, Any]:
-        """The state file of a pipeline; empty if there is none. One that does not parse fails the test."""
+        """Read the state file of a pipeline; empty if there is none. An invalid one fails the test."""
         path = self.root / name / STATE_FILE
         try:
             text = path.read_text()
@@ -73,22 +73,22 @@ class Folder:
         self.process.send_signal(number)
 
     def ended(self) -> int:
-        """The exit code, once the process is gone."""
+        """Wait for the process, and return its exit code."""
         assert self.process is not None
         return self.process.wait(_DEADLINE_SECONDS)
 
     def kill(self) -> None:
-        """kill -9 the scheduler, and nothing else."""
+        """Kill the scheduler with SIGKILL, and nothing else."""
         self.signal(signal.SIGKILL)
         self.ended()
 
     def stop(self) -> int:
-        """End it in order: the exit code."""
+        """Stop it with SIGINT, and return the exit code."""
         self.signal(signal.SIGTERM)
         return self.ended()
 
     def processes(self) -> list[int]:
-        """Everything that runs in or for this folder."""
+        """All processes that run in or for this folder."""
         mark = str(self.root).encode()
         found = []
         for entry in Path("/proc").iterdir():
@@ -102,7 +102,7 @@ class Folder:
         return found
 
     def end(self) -> None:
-        """Make sure that nothing is left of it."""
+        """Kill what is still running."""
         if self.process is not None and self.process.poll() is None:
             self.signal(signal.SIGCONT)
             self.kill()
@@ -128,7 +128,7 @@ class Folder:
 
 @contextmanager
 def a_folder(path: Path) -> Iterator[Folder]:
-    """A new folder; whatever was started for it is gone afterwards."""
+    """A new folder; its processes are killed afterwards."""
     path.mkdir(parents=True)
     folder = Folder(path)
     try:

@@ -1,5 +1,5 @@
-"""A host as a process of its own: the engine on a store, with played workers inside. Started by the tests of this
-folder as `python -m tests.e2e.host_process URL WORKERS`; prints a line when it leads, and stops cleanly on SIGTERM."""
+"""A host in a separate process: the engine on a store, with virtual workers. Started by the tests of this directory as
+`python -m tests.e2e.host_process URL WORKERS`; prints a line when it leads, and stops cleanly on SIGTERM."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mainspring.simulation.virtual_worker import PlayedWorker
 
 
 async def main(url: str, workers: int) -> None:
-    """Take part in the scheduling until told to stop."""
+    """Run a host until stopped."""
     clock = MachineClock()
     store = await open_store(url, clock)
     stopped = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Hosts as processes of their own, for tests and benchmarks that kill and stop them."""
+"""Hosts in separate processes, for tests and benchmarks that kill and stop them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DEADLINE_SECONDS = 90
 
 
 class HostProcess:
-    """A host running as a process of its own."""
+    """A host in a separate process."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -21,7 +21,7 @@ class HostProcess:
 
     @classmethod
     async def start(cls, url: str, workers: int = 2) -> HostProcess:
-        """Start one, and come back when it is ready."""
+        """Start a host, and wait until it is ready."""
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "tests.e2e.host_process", url, str(workers), stdout=asyncio.subprocess.PIPE
         )
@@ -30,7 +30,7 @@ class HostProcess:
         return host
 
     async def says(self, start: str) -> str:
-        """The next line that begins like this."""
+        """Return the next line with this prefix."""
         async with asyncio.timeout(DEADLINE_SECONDS):
             while not (line := await self._lines.get()).startswith(start):
                 pass
@@ -38,7 +38,7 @@ class HostProcess:
 
     @property
     def pid(self) -> int:
-        """The process's number."""
+        """The process id."""
         return self._process.pid
 
     def signal(self, number: signal.Signals) -> None:
@@ -46,12 +46,12 @@ class HostProcess:
         self._process.send_signal(number)
 
     async def ended(self) -> int:
-        """The exit code, once the process is gone."""
+        """Wait for the process, and return its exit code."""
         async with asyncio.timeout(DEADLINE_SECONDS):
             return await self._process.wait()
 
     async def end(self) -> None:
-        """Make sure that nothing is left of it."""
+        """Kill it if it is still running."""
         if self._process.returncode is None:
             self._process.send_signal(signal.SIGCONT)
             self._process.kill()
@@ -66,7 +66,7 @@ class HostProcess:
 
 @asynccontextmanager
 async def hosts() -> AsyncIterator[Callable[[str], Awaitable[HostProcess]]]:
-    """Starts hosts, and ends those that are left."""
+    """Start hosts; kill those that are left at the end."""
     started: list[HostProcess] = []
 
     async def start(url: str) -> HostProcess:

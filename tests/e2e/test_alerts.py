@@ -40,7 +40,7 @@ channels:
 
 
 async def leave_alert(url: str) -> None:
-    """A server of this store raised an alert, and is gone."""
+    """A server of this store raised an alert, and has stopped."""
     store = await open_store(url, MachineClock())
     try:
         await store.ensure_shard(POOL)
@@ -63,13 +63,13 @@ async def leave_alert(url: str) -> None:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def town(request: pytest.FixtureRequest, tmp_path: Path) -> Town:
-    """A town on each store."""
+    """A cluster on each store."""
     url = request.getfixturevalue("postgres_url") if request.param == "postgres" else None
     return Town(tmp_path, url)
 
 
 async def test_an_alert_in_the_store_reaches_the_channels_of_the_next_server(tmp_path: Path, town: Town) -> None:
-    """With the address of that server, and no secret in its log."""
+    """With that server's address, and without secrets in its log."""
     with town:
         await leave_alert(town.store_url)
         async with http_server() as http, smtp_server() as smtp:
@@ -92,8 +92,8 @@ async def test_an_alert_in_the_store_reaches_the_channels_of_the_next_server(tmp
         assert "a-long-secret" not in log
 
 
-def test_a_server_does_not_start_with_channels_that_can_not_be_read(tmp_path: Path) -> None:
-    """It says where they are wrong, and touches nothing."""
+def test_a_server_does_not_start_with_invalid_channels(tmp_path: Path) -> None:
+    """It reports the position of the errors, and changes nothing."""
     (tmp_path / "alerts.yaml").write_text(CHANNELS.format(port=99_999, smtp_port=25))
     refused = subprocess.run(
         [sys.executable, "-m", "mainspring.cli.main", "server", "--port", "0", "--alerts", "alerts.yaml"],

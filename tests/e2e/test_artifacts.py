@@ -27,27 +27,25 @@ EXTRACT = {
 
 @pytest.fixture
 def stack() -> Iterator[ExitStack]:
-    """What is closed when the test is over."""
+    """Resources that are closed after the tests."""
     with ExitStack() as stack:
         yield stack
 
 
 @pytest.fixture(scope="module")
 def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
-    """A town that all tests share."""
+    """A cluster shared by all tests."""
     with Town(tmp_path_factory.mktemp("artifacts")) as town:
         yield town
 
 
 @pytest.fixture(scope="module")
 def server(town: Town) -> Server:
-    """Its server. Each test has workers of its own, with a label that its tasks need."""
+    """Its server. Each test has its own workers, with a label that its tasks require."""
     return town.server()
 
 
-def test_what_one_task_left_another_finds_on_another_worker_of_the_same_bucket(
-    town: Town, server: Server, stack: ExitStack
-) -> None:
+def test_artifacts_are_shared_between_workers_of_one_bucket(town: Town, server: Server, stack: ExitStack) -> None:
     with running_buckets("mainspring-e2e-test") as variables:
         storage = ["--artifacts", "s3://mainspring-e2e-test/town", "--label", "test=s3"]
         workers = [
@@ -83,7 +81,7 @@ def test_what_one_task_left_another_finds_on_another_worker_of_the_same_bucket(
     assert listed[0].place.startswith(f"s3://mainspring-e2e-test/town/default/{run.id}/")
 
 
-def test_functions_and_fan_outs_pass_files_on_and_a_wrong_hash_is_noticed(
+def test_functions_and_fan_outs_pass_files_and_a_wrong_hash_is_detected(
     town: Town, server: Server, stack: ExitStack, tmp_path: Path
 ) -> None:
     handlers = tmp_path / "handlers.py"
@@ -124,7 +122,7 @@ def test_functions_and_fan_outs_pass_files_on_and_a_wrong_hash_is_noticed(
     assert "is not what was stored" in bytes(again.error).decode()
 
 
-def test_what_is_missing_is_said_before_anything_begins(town: Town, server: Server, stack: ExitStack) -> None:
+def test_missing_inputs_fail_before_the_task_starts(town: Town, server: Server, stack: ExitStack) -> None:
     town.worker(server, extra=["--label", "test=missing"])
     here = {"labels": {"test": "missing"}}
     begin = {"shell": "echo began", "fetch": ["extract/*.csv"]}
@@ -143,10 +141,10 @@ def test_what_is_missing_is_said_before_anything_begins(town: Town, server: Serv
         list(client.run_artifacts("run_018f3c2e9a41-9d2c44e1f0a7b35c"))
 
 
-def test_a_worker_that_is_killed_before_it_could_report_lists_its_files_once_it_is_back(
+def test_a_worker_killed_before_reporting_lists_its_files_when_it_returns(
     town: Town, server: Server, stack: ExitStack
 ) -> None:
-    """The guard has stored them and the agent is gone: a new agent on the same directory reports them."""
+    """The supervisor stored them and the agent is dead: a new agent on the same directory reports them."""
     label, gate = ["--label", "test=crash"], town.folder / "gate"
     first = town.worker(server, name="artist", extra=label)
     client = stack.enter_context(server.client())

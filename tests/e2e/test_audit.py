@@ -1,4 +1,4 @@
-"""The audit log of two servers on one PostgreSQL: one whole chain, and whoever changes it is found out."""
+"""The audit log of two servers on one PostgreSQL: one complete chain, in which tampering is detected."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ JOB = {"name": "etl", "tasks": [{"name": "only"}]}
 
 
 def verify(server: Server) -> tuple[int, list[VerificationView]]:
-    """What `mainspring audit verify` says, and its exit code."""
+    """Exit code and output of `mainspring audit verify`."""
     told = subprocess.run(
         [sys.executable, "-m", "mainspring.cli.main", "audit", "verify", "-o", "json", "--server", server.address],
         capture_output=True, check=False,
@@ -25,8 +25,8 @@ def verify(server: Server) -> tuple[int, list[VerificationView]]:
     return told.returncode, msgspec.json.decode(told.stdout, type=list[VerificationView])
 
 
-def test_what_both_servers_did_is_one_chain_and_a_change_is_named(tmp_path: Path, postgres_url: str) -> None:
-    """Submissions, acts and settings, some at the server that does not lead; then somebody writes to the database."""
+def test_actions_of_both_servers_form_one_chain_and_tampering_is_detected(tmp_path: Path, postgres_url: str) -> None:
+    """Submissions, actions and settings, some on the follower; then the database is tampered with."""
     with Town(tmp_path, postgres_url) as town:
         first, second = town.servers(2)
         with first.client() as one, second.client() as other:
@@ -52,7 +52,7 @@ def test_what_both_servers_did_is_one_chain_and_a_change_is_named(tmp_path: Path
 
 
 async def forge(url: str, run_id: str) -> None:
-    """Somebody else cancelled that run."""
+    """Change who cancelled that run."""
     connection = await asyncpg.connect(url)
     told = await connection.execute(
         "UPDATE audit SET actor = 'token:mallory' WHERE object = $1 AND act = 'cancel_run'", run_id

@@ -1,7 +1,7 @@
-"""Canary secrets are planted wherever a secret may be, and tasks do their worst with them; then everything that is kept
-or told is searched for each: the database, logs, journals, guard files, API answers, processes (I-72, WRK-5).
+"""Canary secrets are planted wherever secrets are allowed, and tasks try to leak them; then all stored and sent data is
+searched for them: the database, logs, journals, supervisor files, API responses, processes (I-72, WRK-5).
 
-A new kind of work, or a new place for a secret, gets its canary here.
+Add a canary for each new kind of work, and for each new place of secrets.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ def leak(fail: bool) -> dict:
 
 
 def canary(name: str) -> str:
-    """A secret that nothing else looks like; JSON and addresses may write it otherwise than it is."""
+    """A unique secret, with characters that JSON and URLs escape."""
     letter = "-" if name == "http" else "ö"
     return f"canary-{name}-{letter}-{hashlib.sha256(name.encode()).hexdigest()[:24]}"
 
 
 def shapes(secret: str) -> Iterator[str]:
-    """What a secret may look like where it should not be."""
+    """The encodings in which a secret could leak."""
     yield secret
     yield json.dumps(secret)[1:-1]
     yield json.dumps(json.dumps(secret)[1:-1])[1:-1]
@@ -81,7 +81,7 @@ def shapes(secret: str) -> Iterator[str]:
         yield base64.b64encode(text)[touched : len(text) // 3 * 4].decode()
 
 
-def test_no_canary_is_found_in_anything_that_is_kept_or_told(
+def test_no_secret_leaks_into_stored_or_sent_data(
     tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planted = {name: canary(name) for name in ("env", "file", "command", "http", "channel", "key")}
@@ -149,7 +149,7 @@ EXPECTED = {
 
 
 def a_job(place: Path, url: str) -> Json:
-    """A task of each kind that does its worst."""
+    """A task of each kind that tries to leak its secrets."""
     three = {"ONE": "env:LEAK_ENV", "TWO": f"file:{place / 'file'}", "THREE": f"command:cat {place / 'command'}"}
     show = f'cp "$MAINSPRING_TOKEN_FILE" {place / "token"}\n'
     call = {"method": "POST", "headers": {"Authorization": "Bearer ${KEY}"}, "body": '{"key": "${KEY}"}'}
@@ -174,7 +174,7 @@ def a_job(place: Path, url: str) -> Json:
 
 @contextmanager
 def echo() -> Iterator[str]:
-    """A server that says back whatever it is told, well or badly."""
+    """A server that echoes requests, as success or failure."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -202,7 +202,7 @@ def echo() -> Iterator[str]:
 
 
 def _things(client: Client, run_id: str, hook_id: str) -> Iterator[Mapping[str, str]]:
-    """For each task of the run, what may stand in a path."""
+    """For each task of the run, the values of path parameters."""
     (worker,) = client.workers()
     for task in tasks_of(client, run_id):
         (attempt,) = client.attempts(task.id)
@@ -214,7 +214,7 @@ def _things(client: Client, run_id: str, hook_id: str) -> Iterator[Mapping[str, 
 
 
 def _answers(address: str, token: str, things: Iterable[Mapping[str, str]]) -> Iterator[tuple[str, str]]:
-    """What every route that only tells something answers, for everything that there is."""
+    """The responses of all GET routes, for all objects."""
     asked: set[str] = set()
     with httpx2.Client(base_url=address, headers={"Authorization": f"Bearer {token}"}, trust_env=False) as web:
         for these in things:
@@ -230,21 +230,21 @@ def _answers(address: str, token: str, things: Iterable[Mapping[str, str]]) -> I
 
 
 def _processes() -> Iterator[tuple[int, str]]:
-    """What anybody sees of processes: their words. Their environment is their owner's."""
+    """Command lines of all processes, which every user can read. Environments are private."""
     for process in psutil.process_iter():
         try:
             yield process.pid, " ".join(process.cmdline())
         except psutil.Error:
-            continue  # gone meanwhile
+            continue  # ended meanwhile
 
 
 def _environments() -> Iterator[str]:
-    """The variables of processes, as far as they are ours to look at."""
+    """The environments of processes that we may read."""
     for process in psutil.process_iter():
         try:
             yield str(process.environ())
         except psutil.Error:
-            continue  # gone, or not ours: then nobody else can look either
+            continue  # ended, or not ours: then other users can't read it either
 
 
 def _text(path: Path) -> str:

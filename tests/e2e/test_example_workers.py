@@ -1,7 +1,8 @@
-"""The workers of examples/workers, as they are, against a real server (WRK-2): plain HTTP, any language.
+"""The workers of examples/workers, unchanged, against a real server (WRK-2): plain HTTP, any language.
 
-The one in JavaScript drains runs, a thousand in the soak, while claims expire, answers get lost, calls come twice, and
-both it and the server are killed: none is lost, and none succeeds twice ('Must show' 4). The others share a server.
+The JavaScript worker executes runs, a thousand in the soak, while claims expire, responses get lost, calls are
+duplicated, and both worker and server are killed: none is lost, and none succeeds twice ('Must show' 4). The other
+tests share a server.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ COMMANDS = {
     "js": [str(NODE), str(WORKERS / "worker.mjs"), str(WORKERS / "handlers.mjs")],
 }
 Call = tuple[str, Json]
-"""A handler, and what it is called with."""
+"""A handler and its arguments."""
 GOOD: dict[str, Call] = {"sh": ("words", {"text": "to be or not"}), "js": ("greet", {"name": "Ann"})}
 OUTPUT = {"sh": {"words": 4}, "js": {"greeting": "Hello Ann"}}
 BAD: dict[str, Call] = {"sh": ("fail", {"code": 64}), "js": ("fail", {"permanent": True})}
@@ -60,13 +61,13 @@ export async function once({ file }, { run_id, task_id }) {
 
 
 def a_job(handler: str, args: Json) -> Json:
-    """A job of one task for whoever serves a handler."""
+    """A job with one task for a handler."""
     return {"name": handler, "tasks": [{"name": "only", "work": {"handler": handler, "args": args}}]}
 
 
 @contextmanager
 def working(command: Sequence[str], address: str, log: Path, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A worker, until the block ends."""
+    """Run a worker during the block."""
     variables = {"MAINSPRING_SERVER_URL": address, "WORKER_BEAT_SECONDS": "1", **environment}
     with log.open("ab") as out:
         worker = subprocess.Popen(
@@ -85,15 +86,13 @@ def working(command: Sequence[str], address: str, log: Path, **environment: str)
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server that no test ends. Each test ends its workers."""
+    """A server shared by all tests. Each test stops its workers."""
     with Town(tmp_path_factory.mktemp("examples")) as town:
         yield town.server()
 
 
 @pytest.mark.parametrize("language", COMMANDS)
-def test_a_worker_succeeds_fails_stops_when_told_and_leaves(
-    server: Server, tenant: str, tmp_path: Path, language: str
-) -> None:
+def test_a_worker_succeeds_fails_stops_and_drains(server: Server, tenant: str, tmp_path: Path, language: str) -> None:
     with server.client(tenant) as client, working(COMMANDS[language], server.address, tmp_path / "log") as worker:
         good = submit(client, a_job(*GOOD[language]))
         bad = submit(client, a_job(*BAD[language]))
@@ -115,9 +114,7 @@ def test_a_worker_succeeds_fails_stops_when_told_and_leaves(
 
 
 @pytest.mark.parametrize("language", COMMANDS)
-def test_a_worker_that_is_told_to_leave_finishes_what_it_has(
-    server: Server, tenant: str, tmp_path: Path, language: str
-) -> None:
+def test_a_draining_worker_finishes_its_tasks(server: Server, tenant: str, tmp_path: Path, language: str) -> None:
     with server.client(tenant) as client, working(COMMANDS[language], server.address, tmp_path / "log") as worker:
         run = submit(client, a_job(*SHORT[language]))
         in_state(client, run.id, "RUNNING", 1)
@@ -128,11 +125,11 @@ def test_a_worker_that_is_told_to_leave_finishes_what_it_has(
 
 
 @pytest.mark.parametrize("many", [100, pytest.param(1_000, marks=pytest.mark.soak)])
-def test_runs_are_drained_whatever_happens_meanwhile(tmp_path: Path, many: int) -> None:
+def test_all_runs_finish_despite_failures(tmp_path: Path, many: int) -> None:
     handlers, executed = tmp_path / "once.mjs", tmp_path / "executed"
     handlers.write_text(ONCE)
     command = [str(NODE), str(WORKERS / "worker.mjs"), str(handlers)]
-    settings = {"WORKER_PLACES": "40", "WORKER_CLAIM_SECONDS": "2"}
+    settings = {"WORKER_SLOTS": "40", "WORKER_CLAIM_SECONDS": "2"}
     with Town(tmp_path / "town") as town:
         server = town.server("--set", "claim_silence_seconds=5")
         port = int(server.address.rpartition(":")[2])
@@ -168,12 +165,12 @@ def test_runs_are_drained_whatever_happens_meanwhile(tmp_path: Path, many: int) 
 
 
 def done(client: Client, most: int) -> None:
-    """Wait until so many runs have succeeded."""
+    """Wait until this many runs have succeeded."""
     until(lambda: client.count_runs(q="state:succeeded", exact=True).value >= most, f"{most} runs have succeeded", 180)
 
 
 def read_rows(town: Town) -> tuple[list[tuple[str, str, str]], dict[str, Json]]:
-    """Each attempt with its task and its end; the output of each task that succeeded."""
+    """Each attempt with its task and result; the output of each successful task."""
     with sqlite3.connect(town.store_url.removeprefix("sqlite:///")) as rows:
         attempts = rows.execute("SELECT task_id, id, end FROM attempts").fetchall()
         outputs = rows.execute("SELECT id, output FROM tasks WHERE state = 'SUCCEEDED'").fetchall()
@@ -182,9 +179,9 @@ def read_rows(town: Town) -> tuple[list[tuple[str, str, str]], dict[str, Json]]:
 
 @contextmanager
 def unreliable(port: int) -> Iterator[str]:
-    """A way to a server on which every call but a claim arrives twice, and some answers get lost.
+    """A proxy that duplicates every call except claims, and drops some responses.
 
-    The answer to the first claim is one of them.
+    The response to the first claim is dropped.
     """
     calls, claims = count(1), count()
 
@@ -237,7 +234,7 @@ def unreliable(port: int) -> Iterator[str]:
         serving.join()
 
 
-def test_the_calls_of_the_guide_can_be_pasted(server: Server, tmp_path: Path) -> None:
+def test_the_calls_of_the_guide_work_as_written(server: Server, tmp_path: Path) -> None:
     lines = "\n".join(re.findall(r"^```sh\n(.*?)^```", GUIDE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL))
     environment = {**os.environ, "MAINSPRING_SERVER_URL": server.address}
     pasted = subprocess.run(
@@ -251,8 +248,8 @@ def test_the_calls_of_the_guide_can_be_pasted(server: Server, tmp_path: Path) ->
         assert b"".join(client.follow_log(task.id)).endswith(b"three words so far\n")
 
 
-def test_the_workers_are_no_pipelines() -> None:
-    """`mainspring up examples` runs what is a pipeline there, and says nothing of the rest."""
+def test_the_example_workers_are_not_pipelines() -> None:
+    """`mainspring up examples` runs the pipelines, and ignores other files."""
     found = scan(EXAMPLES)
 
     assert not found.faults

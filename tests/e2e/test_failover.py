@@ -18,12 +18,12 @@ from tests.e2e.processes import DEADLINE_SECONDS, hosts
 from tests.submitting import submit
 
 MANY = pytest.mark.parametrize("many", [2_000, pytest.param(5_000, marks=pytest.mark.soak)])
-"""So many runs are to be made; a tenth of them are when something happens to the host."""
+"""Total runs; the host is disturbed once a tenth of them have been created."""
 
 
 @asynccontextmanager
 async def submitted(url: str, runs: int) -> AsyncIterator[tuple[PostgresStore, list[str], asyncpg.Connection]]:
-    """A migrated store with so many runs in intake, and a connection to look at the rows."""
+    """A migrated store with this many runs in intake, and a connection to query the rows."""
     store = await PostgresStore.connect(url)
     rows = await asyncpg.connect(url)
     try:
@@ -35,14 +35,14 @@ async def submitted(url: str, runs: int) -> AsyncIterator[tuple[PostgresStore, l
 
 
 async def until(rows: asyncpg.Connection, query: str, *arguments: object) -> None:
-    """Come back when a query says true: asked again and again, for a bounded time."""
+    """Poll until a query returns true, for a bounded time."""
     async with asyncio.timeout(DEADLINE_SECONDS):
         while not await rows.fetchval(query, *arguments):  # noqa: ASYNC110 - another process can't be waited on
             await asyncio.sleep(0.05)  # tidy: sleeps because another process can't be waited on
 
 
 async def check_all_ended_once(rows: asyncpg.Connection, runs: list[str]) -> None:
-    """Every task ended exactly once in the rows, and its history is a path without a gap."""
+    """Every task ended exactly once, and its history has no gap."""
     await until(rows, "SELECT count(*) = $1 FROM runs WHERE state = 'SUCCEEDED'", len(runs))
     assert await rows.fetchval("SELECT count(*) FROM tasks WHERE state = 'SUCCEEDED'") == len(runs)
     assert await rows.fetchval("SELECT count(*) FROM attempts WHERE \"end\" = 'succeeded'") == len(runs)
@@ -66,7 +66,7 @@ async def epoch(rows: asyncpg.Connection) -> int:
 
 
 @MANY
-async def test_a_second_host_takes_over_from_one_that_was_killed_and_nothing_is_lost_or_doubled(
+async def test_a_second_host_takes_over_from_a_killed_one_without_loss_or_duplicates(
     postgres_url: str, many: int
 ) -> None:
     async with submitted(postgres_url, many) as (_, runs, rows), hosts() as start:
@@ -81,7 +81,7 @@ async def test_a_second_host_takes_over_from_one_that_was_killed_and_nothing_is_
 
 
 @MANY
-async def test_a_host_that_sleeps_past_its_lease_writes_nothing_when_it_wakes(postgres_url: str, many: int) -> None:
+async def test_a_host_suspended_past_its_lease_writes_nothing_on_resume(postgres_url: str, many: int) -> None:
     async with submitted(postgres_url, many) as (_, runs, rows), hosts() as start:
         first = await start(postgres_url)
         await first.says("leads")
@@ -98,7 +98,7 @@ async def test_a_host_that_sleeps_past_its_lease_writes_nothing_when_it_wakes(po
         assert await epoch(rows) == 2
 
 
-async def test_a_host_that_is_stopped_cleanly_does_not_leave_its_successor_waiting_for_the_lease(
+async def test_a_clean_stop_releases_the_lease_at_once(
     postgres_url: str,
 ) -> None:
     async with submitted(postgres_url, 1) as (_, _, rows), hosts() as start:

@@ -1,4 +1,4 @@
-"""A folder of pipelines and `mainspring up`, as a person has them: from the first start to Ctrl-C."""
+"""`mainspring up` on a folder of pipelines: from the first start to Ctrl-C."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EVERY_SECOND = 'schedule: {cron: "* * * * * *"'
 
 
 def tasks(command: str) -> str:
-    """The part of a file that says what is done."""
+    """The `tasks` section of a file."""
     return f"tasks:\n  - {{id: only, shell: '{command}'}}\n"
 
 
@@ -35,7 +35,7 @@ def folder(tmp_path: Path) -> Iterator[Folder]:
 
 
 def total(folder: Folder, name: str) -> int:
-    """How many runs a pipeline has had."""
+    """The number of runs of a pipeline."""
     count: int = folder.state(name).get("stats", {}).get("totalRuns", 0)
     return count
 
@@ -58,7 +58,7 @@ def test_a_pipeline_runs_by_its_schedule_and_ctrl_c_waits_for_it(folder: Folder)
     assert "stopped" in folder.said()
 
 
-def test_the_second_ctrl_c_does_not_wait_and_the_run_goes_on_with_the_next_start(folder: Folder) -> None:
+def test_a_second_ctrl_c_stops_at_once_and_the_run_resumes_at_the_next_start(folder: Folder) -> None:
     directory = folder.write(
         "slow", f"{FAR}}}\n{tasks('echo began >> log; test -e go || sleep 100; echo ended >> log')}"
     )
@@ -80,7 +80,7 @@ def test_the_second_ctrl_c_does_not_wait_and_the_run_goes_on_with_the_next_start
     assert (directory / "log").read_text().split() == ["began", "began", "ended"]
 
 
-def test_a_second_instance_is_refused_and_whoever_finds_the_lock_replaced_stops_at_once(folder: Folder) -> None:
+def test_a_second_instance_is_refused_and_a_lost_lock_stops_the_scheduler(folder: Folder) -> None:
     folder.write("tick", f"{FAR}}}\n{tasks('true')}")
     folder.up("--heartbeat", "200ms")
     assert folder.process is not None
@@ -105,7 +105,7 @@ def test_a_second_instance_is_refused_and_whoever_finds_the_lock_replaced_stops_
     assert json.loads((folder.root / LOCK_FILE).read_text())["hostname"] == "elsewhere"
 
 
-def test_files_are_followed_while_it_runs(folder: Folder) -> None:
+def test_file_changes_are_applied_at_runtime(folder: Folder) -> None:
     folder.write("other", f'schedule: {{cron: "*/3 * * * * *"}}\n{tasks("true")}')
     folder.up()
 
@@ -122,7 +122,7 @@ def test_files_are_followed_while_it_runs(folder: Folder) -> None:
     assert folder.state("new")["scheduleId"] == schedule
 
     with folder.client() as client:
-        # A run that begins between a move and its discovery finds no directory, and is not what is asked here.
+        # A run that starts between a move and its discovery finds no directory, which is not tested here.
         client.pause_schedule(schedule)
         until(lambda: all(run.ended_at for run in client.runs(job="new")), "nothing runs where it was")
     (folder.root / "new").rename(folder.root / "moved")
@@ -138,11 +138,11 @@ def test_files_are_followed_while_it_runs(folder: Folder) -> None:
     with folder.client() as client:
         until(lambda: {one.job for one in client.schedules()} == {"other"}, "what is gone is not scheduled")
         assert [run.state for run in client.runs(q="state:failed job:other")] == []
-    until((folder.root / "copied/.schedule-state.archive.json").exists, "its state is put aside")
+    until((folder.root / "copied/.schedule-state.archive.json").exists, "its state is archived")
     assert folder.stop() == 0
 
 
-def test_a_machine_that_slept_runs_once_and_accounts_for_every_window(folder: Folder) -> None:
+def test_after_suspend_one_run_accounts_for_every_window(folder: Folder) -> None:
     folder.write("runs", f"{EVERY_SECOND}}}\n{tasks('true')}")
     folder.up()
     until(lambda: total(folder, "runs") >= 1, "it runs")
@@ -157,11 +157,11 @@ def test_a_machine_that_slept_runs_once_and_accounts_for_every_window(folder: Fo
 
 
 def sleep_between_runs(folder: Folder, name: str) -> tuple[list[FireView], int] | None:
-    """Stop the scheduler for five seconds: the windows of a pipeline, and the place of those that were missed.
+    """Suspend the scheduler for five seconds; return the windows of a pipeline, and the index of the missed ones.
 
-    None if a run was going when it stopped: a window may have come up at the last moment.
+    None if a run was active when it stopped: a window may have fired at the last moment.
     """
-    until(lambda: next(fire for fire in fires_of(folder, name) if fire.run_id).run_state, "its latest run is over")
+    until(lambda: next(fire for fire in fires_of(folder, name) if fire.run_id).run_state, "its latest run has ended")
     folder.signal(signal.SIGSTOP)
     stopped_at = datetime.now(UTC)
     asleep = subprocess.run(["sleep", "5"], check=False)
@@ -171,7 +171,7 @@ def sleep_between_runs(folder: Folder, name: str) -> tuple[list[FireView], int] 
     def since() -> list[FireView]:
         return [fire for fire in fires_of(folder, name)[::-1] if fire.last_window_at > stopped_at]
 
-    until(lambda: len(since()) > 3, "what was missed is on record, and it goes on")
+    until(lambda: len(since()) > 3, "missed windows are recorded, and the schedule continues")
     seen = sorted(fires_of(folder, name), key=lambda fire: fire.window_at)
     slept_at = next(place for place, fire in enumerate(seen) if fire.last_window_at > stopped_at)
     before = [fire for fire in seen[:slept_at] if fire.run_id]
@@ -188,7 +188,7 @@ MISSED = {
 }
 
 
-def test_what_was_missed_while_nothing_ran_is_decided_by_policy(folder: Folder) -> None:
+def test_missed_windows_follow_the_policy(folder: Folder) -> None:
     now = datetime.now(UTC).replace(microsecond=0)
     hours = sorted({(now - timedelta(hours=ago)).hour for ago in (2, 3, 4)})
     for name, (policy, _, _) in MISSED.items():
@@ -216,6 +216,6 @@ def test_what_was_missed_while_nothing_ran_is_decided_by_policy(folder: Folder) 
 
 
 def fires_of(folder: Folder, name: str) -> list[FireView]:
-    """What became of the windows of a pipeline, the newest first."""
+    """The windows of a pipeline with their outcome, newest first."""
     with folder.client() as client:
         return list(client.fires(folder.state(name)["scheduleId"]))

@@ -1,4 +1,4 @@
-"""`mainspring up` over what somebody else has left: what it says, and what is left of it when it is killed."""
+"""`mainspring up` on a hostile folder: error messages, and leftovers after a kill."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ invoker: {command: [sh, -c, "setsid sleep 999 & echo > began$$; sleep 999"]}
 """
 
 
-def test_nothing_is_left_of_a_map_whose_scheduler_is_killed(tmp_path: Path) -> None:
+def test_a_map_leaves_nothing_when_its_scheduler_is_killed(tmp_path: Path) -> None:
     with a_folder(tmp_path / "pipelines") as folder:
         place = folder.write("endless", _ENDLESS)
         folder.up()
@@ -31,7 +31,7 @@ def test_nothing_is_left_of_a_map_whose_scheduler_is_killed(tmp_path: Path) -> N
         until(lambda: not folder.processes(), "nothing is left of it")
 
 
-def test_a_folder_whose_own_files_lead_elsewhere_is_refused_in_a_sentence(tmp_path: Path) -> None:
+def test_a_folder_with_symlinked_state_is_refused_without_a_traceback(tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     for name in (OWN_DIRECTORY, LOCK_FILE):
@@ -47,7 +47,7 @@ def test_a_folder_whose_own_files_lead_elsewhere_is_refused_in_a_sentence(tmp_pa
     assert list(elsewhere.iterdir()) == []
 
 
-def test_a_damaged_database_is_named_and_what_is_said_to_do_helps(tmp_path: Path) -> None:
+def test_a_damaged_database_is_reported_and_the_hint_works(tmp_path: Path) -> None:
     with a_folder(tmp_path / "pipelines") as folder:
         folder.write("daily", 'schedule: {cron: "0 9 1 1 *"}\ntasks: [{id: only, shell: "true"}]\n')
         folder.up()
@@ -77,7 +77,7 @@ def test_a_damaged_database_is_named_and_what_is_said_to_do_helps(tmp_path: Path
         assert folder.stop() == 0
 
 
-def test_it_stops_in_order_when_nobody_reads_any_more(tmp_path: Path) -> None:
+def test_it_stops_cleanly_when_its_output_is_closed(tmp_path: Path) -> None:
     with a_folder(tmp_path / "pipelines") as folder:
         folder.write("tick", 'schedule: {cron: "* * * * * *"}\ntasks: [{id: only, shell: "sleep 0.5"}]\n')
         errors = tmp_path / "errors"

@@ -1,4 +1,4 @@
-"""A folder whose scheduler is killed at random moments: nothing runs twice at once, no window is lost or doubled."""
+"""A scheduler that is killed at random times: nothing runs twice at once, no window is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ tasks:
 
 
 def make(folder: Folder) -> None:
-    """Pipelines that tell when two runs of one go at the same time."""
+    """Pipelines that detect concurrent runs."""
     shapes = {
         "every-second": ("* * * * * *", ["  - {id: only, run: python3 watchful.py 0.05}"]),
         "long": ("*/3 * * * * *", ["  - {id: only, run: python3 watchful.py 1.5}"]),
@@ -54,7 +54,7 @@ def make(folder: Folder) -> None:
 
 
 def check_files(folder: Folder) -> None:
-    """Every file of ours can be read, at any moment."""
+    """Every file of ours is valid at any time."""
     for path in (*folder.root.rglob(STATE_FILE), *folder.root.rglob(LOCK_FILE), *folder.root.rglob(".results/*.json")):
         text = path.read_text()
         assert json.loads(text), path
@@ -64,7 +64,7 @@ def check_files(folder: Folder) -> None:
 
 
 def check_windows(fires: list[FireView], step: timedelta) -> None:
-    """Each window has exactly one row, and from the first to the last none is missing."""
+    """Each window has exactly one row, without gaps from first to last."""
     planned = sorted((fire for fire in fires if not fire.by), key=lambda fire: fire.window_at)
     assert planned
     ends = [(fire.window_at, fire.last_window_at) for fire in planned]
@@ -76,7 +76,7 @@ def check_windows(fires: list[FireView], step: timedelta) -> None:
 
 
 def check_never_together(directory: Path) -> None:
-    """No two runs of a pipeline went at the same time, and each was for a window of its own."""
+    """No two runs of a pipeline overlapped, and each had its own window."""
     told = [line.split() for line in (directory / "told").read_text().splitlines()]
     assert [line for line in told if line[0] == "OVERLAP"] == []
     run_of: dict[str, set[str]] = {}
@@ -108,7 +108,7 @@ def test_kill_9_at_random_moments(tmp_path: Path, soak_scale: float) -> None:
             for name in PIPELINES:
                 until(
                     lambda name=name: folder.state(name)["stats"]["totalRuns"] > before[name],  # type: ignore[misc]
-                    f"{name} goes on",
+                    f"{name} continues",
                 )
             steps = {"every-second": 1, "long": 3, "graph": 2}
             for name, schedule in names.items():

@@ -1,7 +1,7 @@
-"""Graphs that grow, and tasks that fail in each of the ways there are, with a real server, worker and receiver.
+"""Fan-out and expansion, and all kinds of task failures, with a real server, worker and webhook receiver.
 
-All tests share one cluster, and each has a tenant of its own. Two tasks need some seconds by themselves: they start
-with the cluster, and their tests wait only for what is left of that.
+All tests share one server, and each has its own tenant. Two tasks need some seconds: they start with the server, and
+their tests wait for the rest.
 """
 
 from __future__ import annotations
@@ -47,21 +47,21 @@ if context.attempt == 1:
 """
 
 
-class Cluster(NamedTuple):
-    """What the tests share."""
+class Shared(NamedTuple):
+    """Shared by the tests."""
 
     server: Server
     notices: list[dict[str, object]]
-    """What was sent to the channel for alerts."""
+    """Notifications sent to the alert channel."""
     stuck: str
-    """A run whose task gets nowhere at its first attempt."""
+    """A run whose task stalls in its first attempt."""
     slow: str
-    """A run whose task takes longer than its timeout, and was given more time."""
+    """A run whose task exceeds its timeout, which was extended."""
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A server on SQLite with one worker and one channel for alerts."""
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
+    """A server on SQLite with one worker and one alert channel."""
     folder = tmp_path_factory.mktemp("growth")
     with receiving() as (url, notices), Town(folder) as town:
         channels = folder / "alerts.yaml"
@@ -74,18 +74,18 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
             (running,) = in_state(client, slow, "RUNNING", 1)
             assert client.extend(running.id, 60, "it is worth it").changed
             stuck = submit(client, STUCK).id
-        yield Cluster(server, notices, stuck, slow)
+        yield Shared(server, notices, stuck, slow)
 
 
 @pytest.fixture
-def client(cluster: Cluster, tenant: str) -> Iterator[Client]:
-    """Speaks to the server for the test's tenant."""
-    with cluster.server.client(tenant) as one:
+def client(shared: Shared, tenant: str) -> Iterator[Client]:
+    """A client for the test's tenant."""
+    with shared.server.client(tenant) as one:
         yield one
 
 
 def python(source: str) -> Json:
-    """Work that is a Python program."""
+    """Work that runs a Python program."""
     return {"run": [sys.executable, "-c", source], "grace_seconds": 1}
 
 
@@ -100,7 +100,7 @@ SLOW: Json = {
 
 
 def outputs(client: Client, run_id: str, name: str) -> list[object]:
-    """What the tasks of this name gave, in order of their partitions."""
+    """The outputs of the tasks with this name, in order of their partitions."""
     found = sorted(
         (task for task in tasks_of(client, run_id) if task.name == name), key=lambda task: task.partition or 0
     )
@@ -108,11 +108,11 @@ def outputs(client: Client, run_id: str, name: str) -> list[object]:
 
 
 def echo(value: str) -> Json:
-    """Work that gives a JSON value."""
+    """Work that outputs a JSON value."""
     return {"shell": f'printf %s "{value}" > "$MAINSPRING_OUTPUT"'}
 
 
-def test_a_list_becomes_tasks_and_one_that_waits_for_them_all(client: Client) -> None:
+def test_a_list_fans_out_and_joins(client: Client) -> None:
     """DAG-2."""
     job = {
         "name": "cities",
@@ -156,7 +156,7 @@ def test_an_output_adds_tasks(client: Client) -> None:
     assert late.ended_at <= end.assigned_at
 
 
-def test_a_cycle_by_expansion_fails_the_task_that_made_it(client: Client) -> None:
+def test_a_cycle_by_expansion_fails_the_expanding_task(client: Client) -> None:
     """DAG-5: and nothing else."""
     added = {"tasks": [{"name": "late", "needs": [{"task": "end"}]}], "edges": [{"task": "end", "needs": ["late"]}]}
     text = json.dumps(added).replace('"', r"\"")
@@ -179,7 +179,7 @@ def test_a_cycle_by_expansion_fails_the_task_that_made_it(client: Client) -> Non
 
 
 class Receiver(BaseHTTPRequestHandler):
-    """Takes what is sent to a webhook."""
+    """Receives webhook deliveries."""
 
     def do_POST(self) -> None:
         """Keep the body."""
@@ -189,12 +189,12 @@ class Receiver(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @contextmanager
 def receiving() -> Iterator[tuple[str, list[dict[str, object]]]]:
-    """A webhook's address, and what came to it."""
+    """A webhook's URL, and its deliveries."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
     got: list[dict[str, object]] = []
     server.got = got  # type: ignore[attr-defined]
@@ -208,26 +208,26 @@ def receiving() -> Iterator[tuple[str, list[dict[str, object]]]]:
         server.server_close()
 
 
-def test_too_many_tasks_pause_the_run_and_somebody_is_told_until_it_is_over(cluster: Cluster, client: Client) -> None:
-    """DAG-2, OBS-6: 10,001 are one too many."""
+def test_too_many_tasks_pause_the_run_with_an_alert_until_it_ends(shared: Shared, client: Client) -> None:
+    """DAG-2, OBS-6: 10,001 tasks exceed the limit."""
 
     def told() -> list[dict[str, object]]:
-        return [one for one in cluster.notices if one["tenant"] == client.tenant]
+        return [one for one in shared.notices if one["tenant"] == client.tenant]
 
     each = {"name": "each", "for_each": "params.items", "work": {"shell": "true"}}
     job = client.submit_job({"name": "wide", "tasks": [each]})
     run = client.submit(job.id, params={"items": 10_001})
     until(lambda: client.run(run.id).state == "PAUSED", "the run is paused")
-    until(told, "somebody is told")
+    until(told, "a notification is sent")
     assert (told()[0]["kind"], told()[0]["state"]) == ("fan_out_limit", "firing")
     client.cancel_run(run.id)
     assert ended(client, run.id).state == "CANCELLED"
-    until(lambda: len(told()) > 1, "they hear that it is over")
+    until(lambda: len(told()) > 1, "a notification of the end is sent")
     assert [one["state"] for one in told()] == ["firing", "resolved"]
     assert [alert.resolved_at is not None for alert in client.alerts(is_open=None)] == [True]
 
 
-def test_out_of_memory_succeeds_with_more(client: Client) -> None:
+def test_out_of_memory_succeeds_with_more_memory(client: Client) -> None:
     """RTY-2."""
     task = {
         "name": "hungry",
@@ -241,22 +241,22 @@ def test_out_of_memory_succeeds_with_more(client: Client) -> None:
     assert (run.state, found.attempt) == ("SUCCEEDED", 2)
 
 
-def test_a_task_that_lives_and_gets_nowhere_is_tried_again(cluster: Cluster) -> None:
+def test_a_stalled_task_is_retried(shared: Shared) -> None:
     """LIV-2."""
-    with cluster.server.client() as client:
-        run = ended(client, cluster.stuck)
+    with shared.server.client() as client:
+        run = ended(client, shared.stuck)
         (found,) = tasks_of(client, run.id)
         assert (run.state, found.attempt) == ("SUCCEEDED", 2)
         assert [attempt.end for attempt in client.attempts(found.id)] == ["timed_out", "succeeded"]
 
 
-def test_more_time_is_given_by_a_person(cluster: Cluster) -> None:
+def test_a_timeout_can_be_extended_manually(shared: Shared) -> None:
     """LIV-4."""
-    with cluster.server.client() as client:
-        assert ended(client, cluster.slow).state == "SUCCEEDED"
+    with shared.server.client() as client:
+        assert ended(client, shared.slow).state == "SUCCEEDED"
 
 
-def test_what_failed_for_good_is_listed_and_can_be_revived(client: Client, tmp_path: Path) -> None:
+def test_dead_letters_are_listed_and_can_be_retried(client: Client, tmp_path: Path) -> None:
     """RTY-5, DAG-7."""
     mended = tmp_path / "mended"
     work = {"shell": f"test -e {mended}"}

@@ -1,4 +1,4 @@
-"""Tasks that misbehave are ended with everything they started, and cost nobody else anything."""
+"""Misbehaving tasks are ended with all their processes, and do not affect other tasks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.e2e.town import Json, Server, Town, ended, in_state, submit, tasks_of
 
 @pytest.fixture(scope="module")
 def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
-    """A town on SQLite that all tests share."""
+    """A cluster on SQLite shared by all tests."""
     with Town(tmp_path_factory.mktemp("hard")) as one:
         yield one
 
@@ -32,7 +32,7 @@ def one_task(work: Json, **more: object) -> Json:
 
 
 def descendants_of_guard(town: Town) -> list[psutil.Process]:
-    """All that the guards of a town have started and that still runs, but for the warm children."""
+    """Running descendants of the supervisors, except warm children."""
     found = []
     for guard in town.guards():
         for process in guard.children(recursive=True):
@@ -43,12 +43,12 @@ def descendants_of_guard(town: Town) -> list[psutil.Process]:
                 ):
                     found.append(process)
             except psutil.NoSuchProcess:
-                continue  # gone meanwhile
+                continue  # ended meanwhile
     return found
 
 
 def test_a_task_that_ignores_sigterm_is_killed_with_its_children(town: Town, server: Server) -> None:
-    """STA-8: asked, waited for, killed."""
+    """STA-8: SIGTERM, grace period, SIGKILL."""
     stubborn = "trap '' TERM; (trap '' TERM; while :; do sleep 1; done) & while :; do sleep 1; done"
     with server.client() as client:
         run = submit(client, one_task({"shell": stubborn, "grace_seconds": 1}))
@@ -60,7 +60,7 @@ def test_a_task_that_ignores_sigterm_is_killed_with_its_children(town: Town, ser
 
 
 def test_a_task_that_forks_a_hundred_leaves_none(town: Town, server: Server) -> None:
-    """Some in its group, some in sessions of their own, all of them gone when the task has ended."""
+    """Some in its process group, some in their own sessions; all are gone when the task has ended."""
     forks = """
     for i in $(seq 80); do sleep 1000 & done
     for i in $(seq 20); do setsid sleep 1000 & done
@@ -73,11 +73,11 @@ def test_a_task_that_forks_a_hundred_leaves_none(town: Town, server: Server) -> 
 
 
 @pytest.mark.parametrize("size", [200_000_000, pytest.param(1_000_000_000, marks=pytest.mark.soak)])
-def test_a_task_that_prints_too_much_fills_no_disk(town: Town, server: Server, size: int) -> None:
-    """WRK-8: captured, capped, and the task is not held up."""
+def test_a_task_that_prints_too_much_does_not_fill_the_disk(town: Town, server: Server, size: int) -> None:
+    """WRK-8: captured and capped, without blocking the task."""
     kept_before = kept_by(town)
     with server.client() as client:
-        text = f"yes 'a line that nobody needs, and a billion like it' | head -c {size}; echo end"
+        text = f"yes 'one of a billion useless lines' | head -c {size}; echo end"
         run = submit(client, one_task({"shell": text}))
         assert ended(client, run.id).state == "SUCCEEDED"
         (task,) = tasks_of(client, run.id)
@@ -87,7 +87,7 @@ def test_a_task_that_prints_too_much_fills_no_disk(town: Town, server: Server, s
 
 
 def kept_by(town: Town) -> int:
-    """How many bytes the files of a town have."""
+    """The total size of the cluster's files."""
     return sum(path.stat().st_size for path in town.folder.rglob("*") if path.is_file())
 
 
@@ -104,8 +104,8 @@ def test_logs_can_be_followed_while_the_task_runs(town: Town, server: Server) ->
         assert b"".join(pieces).endswith(b"second\n")
 
 
-def test_a_checkpoint_is_found_by_the_next_attempt_on_another_worker(town: Town, server: Server) -> None:
-    """WRK-7: saved by one attempt, given to the next."""
+def test_a_checkpoint_reaches_the_next_attempt_on_another_worker(town: Town, server: Server) -> None:
+    """WRK-7: saved by one attempt, passed to the next."""
     label, gate = ("--label", "pages=yes"), town.folder / "pages"
     town.worker(server, name="one", extra=label, wait=False)
     text = f"""

@@ -1,7 +1,7 @@
-"""Tasks that attack: at each level each is held off, or docs/guides/isolation.md says that this level does not.
+"""Attacks by tasks: each isolation level blocks them, or docs/guides/isolation.md documents that it does not.
 
-Real tasks on real workers, one for each level. Beside each attack a neighbour runs, on the same worker, and has to
-succeed; afterwards the worker still takes tasks. Run as root, the workers of the upper levels have a user for tasks.
+Real tasks on real workers, one for each level. During each attack another task on the same worker has to succeed, and
+afterwards the worker still takes tasks. When run as root, the workers of the upper levels have a task user.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.folder.rights import shared_folder
 LEVELS = ["none", "process", "sandbox"]
 IS_ROOT = os.geteuid() == 0
 HAS_USER = {"none": False, "process": IS_ROOT, "sandbox": IS_ROOT}
-"""Whether tasks run as another user than their worker."""
+"""Whether tasks run as a different user than their worker."""
 MOST_PROCESSES = 64
 BOMB = 150
 
@@ -42,7 +42,7 @@ class Neighbour(NamedTuple):
 
 
 class Arena:
-    """A town with a worker for each level."""
+    """A cluster with a worker for each isolation level."""
 
     def __init__(self, town: Town) -> None:
         self.town = town
@@ -64,7 +64,7 @@ class Arena:
         return {"name": f"hostile-{level}", "tasks": [{**task, "labels": {"at": level}}]}
 
     def log(self, run: RunView) -> str:
-        """What the task of a run has printed."""
+        """The output of a run's task."""
         return b"".join(self.client.follow_log(self.task(run).id)).decode(errors="replace")
 
     def task(self, run: RunView) -> TaskView:
@@ -73,18 +73,18 @@ class Arena:
         return task
 
     def files_of(self, level: str, run: RunView) -> Path:
-        """Where the running attempt of a run has its files."""
+        """The directory of a run's active attempt."""
         (task,) = in_state(self.client, run.id, "RUNNING", 1)
         attempt = self.client.attempts(task.id)[-1].id
         return self.town.state_of(level) / "attempts" / attempt
 
     def error(self, run: RunView) -> Failure:
-        """Why the task of a run has failed."""
+        """The error of a run's task."""
         return classify(bytes(self.task(run).error).decode())
 
     @contextlib.contextmanager
     def neighbour(self, level: str) -> Iterator[Neighbour]:
-        """A task that runs meanwhile, and has to succeed."""
+        """A concurrent task, which has to succeed."""
         text = "echo canary > file; touch ready; while [ ! -e go ]; do sleep 0.05; done"
         run = self.attack(level, text)
         files = self.files_of(level, run)
@@ -106,7 +106,7 @@ class Arena:
 
 @pytest.fixture(scope="module")
 def arena() -> Iterator[Arena]:
-    """Workers of all levels, in a directory that every user can reach."""
+    """Workers of all levels, in a directory that every user can access."""
     with shared_folder() as folder, Town(folder) as town:
         arena = Arena(town)
         with arena.client:
@@ -120,7 +120,7 @@ def level(request: pytest.FixtureRequest) -> str:
 
 
 def marked(arena: Arena, level: str, words: str) -> list[psutil.Process]:
-    """Processes below the guard of a level with these words in their command."""
+    """Descendants of a level's supervisor with these words in their command line."""
     found = []
     for guard in arena.town.guards(level):
         for process in guard.children(recursive=True):
@@ -131,7 +131,7 @@ def marked(arena: Arena, level: str, words: str) -> list[psutil.Process]:
 
 
 def test_a_fork_bomb(arena: Arena, level: str) -> None:
-    """Held off where there are cgroups, or a user for tasks; in any case all of it is gone when the task is over."""
+    """Blocked with cgroups or a task user; in any case no process is left when the task has ended."""
     with arena.neighbour(level):
         run = arena.attack(level, f"for i in $(seq {BOMB}); do sleep 61 & done; echo bombed")
         end = ended(arena.client, run.id)
@@ -143,7 +143,7 @@ def test_a_fork_bomb(arena: Arena, level: str) -> None:
 
 
 def test_a_memory_hog(arena: Arena, level: str) -> None:
-    """Must show 1 and 2: killed at its limit, and named; at level `none` it takes what it likes."""
+    """Must show 1 and 2: killed at its limit with a specific error; unlimited at level `none`."""
     hog = "python3 -c 'print(len(bytearray(200 << 20)))'"
     with arena.neighbour(level):
         run = arena.attack(level, hog, memory_bytes=64 << 20)
@@ -154,7 +154,7 @@ def test_a_memory_hog(arena: Arena, level: str) -> None:
         assert (error.type, error.kind) == ("OutOfMemory", FailureClass.RESOURCE)
 
 
-def test_out_of_memory_is_tried_again_with_more(arena: Arena) -> None:
+def test_out_of_memory_is_retried_with_more_memory(arena: Arena) -> None:
     """Must show 2: 96 MB in 64 MB is killed, in 128 MB it succeeds."""
     hog = "python3 -c 'print(len(bytearray(96 << 20)))'"
     task = {
@@ -170,17 +170,17 @@ def test_out_of_memory_is_tried_again_with_more(arena: Arena) -> None:
 
 
 def test_a_log_flood(arena: Arena, level: str) -> None:
-    """At every level what is printed beyond the cap is thrown away, and counted."""
+    """At every level, output beyond the cap is dropped and counted."""
     with arena.neighbour(level):
-        run = arena.attack(level, "yes 'a line that nobody needs' | head -c 60000000; echo end")
+        run = arena.attack(level, "yes 'a useless line of output' | head -c 60000000; echo end")
         assert ended(arena.client, run.id).state == "SUCCEEDED"
     log = arena.log(run)
     assert len(log) < 17 * 1024 * 1024
     assert "the log is full" in log[-200:]
 
 
-def test_what_leaves_its_session_and_wipes_its_environment(arena: Arena, level: str) -> None:
-    """Ended with its task, where there are cgroups or a sandbox; else when no other task runs on the worker."""
+def test_a_process_that_leaves_its_session_and_clears_its_environment(arena: Arena, level: str) -> None:
+    """Ended with its task, with cgroups or a sandbox; otherwise when no other task runs on the worker."""
     with arena.neighbour(level):
         escape = "env -i setsid sh -c '(setsid sleep 62 &)' & sleep 0.3; echo left"
         run = arena.attack(level, escape)
@@ -190,8 +190,8 @@ def test_what_leaves_its_session_and_wipes_its_environment(arena: Arena, level: 
     until(lambda: not marked(arena, level, "sleep 62"), "it is gone when nothing else runs")
 
 
-def test_what_ignores_signals(arena: Arena, level: str) -> None:
-    """At every level it is killed when its grace is over, with its children."""
+def test_a_process_that_ignores_signals(arena: Arena, level: str) -> None:
+    """At every level it is killed with its children after the grace period."""
     loop = "while :; do sleep 63; done"
     stubborn = f"trap '' TERM INT HUP; (trap '' TERM; {loop}) & touch ready; {loop}"
     with arena.neighbour(level):
@@ -204,7 +204,7 @@ def test_what_ignores_signals(arena: Arena, level: str) -> None:
 
 
 def test_the_memory_and_the_environment_of_agent_and_guard(arena: Arena, level: str) -> None:
-    """Closed from `process` on, unless tasks are root; a sandbox does not even see that they are there."""
+    """Inaccessible from level `process` on, unless tasks are root; invisible in a sandbox."""
     (guard,) = arena.town.guards(level)
     text = "".join(
         f"for file in environ maps fd/0; do head -c1 /proc/{pid}/$file >/dev/null 2>&1 && echo open {name} $file; done;"
@@ -217,7 +217,7 @@ def test_the_memory_and_the_environment_of_agent_and_guard(arena: Arena, level: 
 
 
 def test_the_database_of_the_server(arena: Arena, level: str) -> None:
-    """Closed to another user, and in a sandbox; open to the server's own user."""
+    """Inaccessible to another user and in a sandbox; accessible to the server's own user."""
     database = arena.town.folder / "store" / "mainspring.db"
     assert database.exists()
     with arena.neighbour(level):
@@ -229,7 +229,7 @@ def test_the_database_of_the_server(arena: Arena, level: str) -> None:
 
 
 def test_the_state_of_the_worker_and_the_files_of_a_neighbour(arena: Arena, level: str) -> None:
-    """The worker's own are closed to another user; tasks of one user see each other's, but for those in a sandbox."""
+    """The worker's files are inaccessible to another user; tasks of one user see each other's, except in a sandbox."""
     state = arena.town.state_of(level)
     with arena.neighbour(level) as other:
         run = arena.attack(level, f"cat {state}/guard.json; cat {other.files}/work/file {other.files}/token")
@@ -241,7 +241,7 @@ def test_the_state_of_the_worker_and_the_files_of_a_neighbour(arena: Arena, leve
 
 
 def test_the_api_with_its_token_about_another_attempt(arena: Arena, level: str) -> None:
-    """At every level: its token is good for itself alone."""
+    """At every level, a token is valid for its own attempt only."""
     asked = f"""
     for task in $MAINSPRING_TASK_ID $OTHER; do
         curl -s -o /dev/null -w '%{{http_code}}\n' -H "Authorization: Bearer $(cat $MAINSPRING_TOKEN_FILE)" \\
@@ -255,7 +255,7 @@ def test_the_api_with_its_token_about_another_attempt(arena: Arena, level: str) 
 
 
 def test_services_on_the_loopback(arena: Arena, level: str) -> None:
-    """Reached from every level but a sandbox, unless its task says that it needs the network."""
+    """Reachable from every level except a sandbox, unless its task requests network access."""
     with socket.socket() as service, arena.neighbour(level):
         service.bind(("127.0.0.1", 0))
         service.listen()
@@ -268,8 +268,8 @@ def test_services_on_the_loopback(arena: Arena, level: str) -> None:
     assert "reached" in arena.log(declared)
 
 
-def test_every_worker_says_what_it_offers(arena: Arena) -> None:
-    """In its labels, and a task that asks for more than a worker does by itself gets it there."""
+def test_every_worker_reports_its_isolation_levels(arena: Arena) -> None:
+    """In its labels; a task that requests a higher level than the worker's default gets it."""
     offered = {worker.id: worker.labels for worker in arena.client.workers() if worker.id in LEVELS}
     for level in LEVELS:
         assert offered[level]["isolation/process"] in ("cgroup-v2", "cgroup-v1", "rlimits")
@@ -280,8 +280,8 @@ def test_every_worker_says_what_it_offers(arena: Arena) -> None:
     assert int(arena.log(run)) < 10
 
 
-def test_root_is_refused_unless_told() -> None:
-    """Never as root unless told to (WRK-4). An ordinary user is refused for what only root can do."""
+def test_root_is_refused_unless_allowed() -> None:
+    """Never as root unless allowed (WRK-4). An unprivileged user is refused options that need root."""
     command = [sys.executable, "-m", "mainspring.cli.main", "worker", "--server", "http://127.0.0.1:1"]
     words = [] if IS_ROOT else ["--task-user", "nobody"]
     said = subprocess.run([*command, *words], capture_output=True, text=True, check=False, timeout=60)

@@ -1,4 +1,4 @@
-"""Workers that speak plain HTTP, against real servers of which the leader is killed: none is lost, none is doubled."""
+"""HTTP workers against real servers whose leader is killed: no run is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ JOB = {"name": "http-drain", "tasks": [{"name": "step", "max_attempts": 5}]}
 
 
 class HttpWorker:
-    """Claims and completes, and is as unreliable as workers are: by the numbers that it draws."""
+    """A randomly unreliable HTTP worker."""
 
     def __init__(self, name: str, servers: list[str], over: Event) -> None:
         self.name = name
         self.applied: Counter[str] = Counter()
-        """How often a run was completed, by its task."""
+        """Number of completions, by task."""
         self._servers = servers
         self._over = over
         self._random = random.Random(name)
 
     def work(self) -> None:
-        """Until all is over. A server that does not answer is a reason to ask another."""
+        """Run until all is done. If a server does not respond, use another."""
         while not self._over.is_set():
             try:
                 with Client(server=self._random.choice(self._servers), timeout_seconds=10) as client:
@@ -45,11 +45,11 @@ class HttpWorker:
         claim = ClaimRequest(worker_id=self.name, max_claims=5, claim_duration_seconds=2, wait_seconds=1)
         for run in client.claim_runs(claim):
             if self._random.random() < 0.1:
-                continue  # it forgets what it has claimed
+                continue  # it loses its claim
             try:
                 self._finish(client, run.run_id, run.task_id)
             except (ClaimExpired, AttemptOver):
-                continue  # it was too slow, or the answer to its first try was lost
+                continue  # it was too slow, or the response to its first attempt was lost
 
     def _finish(self, client: Client, run: str, task: str) -> None:
         client.start_claimed_run(run, StartRequest(worker_id=self.name))
@@ -58,10 +58,10 @@ class HttpWorker:
         client.complete_claimed_run(run, result)
         self.applied[task] += 1
         if self._random.random() < 0.3:
-            client.complete_claimed_run(run, result)  # said twice, applied once
+            client.complete_claimed_run(run, result)  # sent twice, applied once
 
 
-def test_runs_are_drained_once_each_while_the_leader_is_killed(tmp_path: Path, postgres_url: str) -> None:
+def test_each_run_executes_once_while_leaders_are_killed(tmp_path: Path, postgres_url: str) -> None:
     with Town(tmp_path, postgres_url) as town:
         servers = leader_first(*town.servers(2, "--set", "claim_silence_seconds=5"))
         over = Event()

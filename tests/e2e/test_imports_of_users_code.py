@@ -1,6 +1,6 @@
-"""Users' code is imported only in processes that have nothing by which the worker is known (SEC-3).
+"""User code is imported only in processes without the worker's credentials (SEC-3).
 
-The module writes down what each process that imports it has: its environment and its open files.
+The module records the environment and the open files of each process that imports it.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ def looks() -> int:
 
 
 def seen(folder: Path) -> list[dict[str, object]]:
-    """What each process saw that imported the module."""
+    """The records of all processes that imported the module."""
     return [json.loads(path.read_text()) for path in folder.glob("seen-*.json")]
 
 
 def assert_nothing_of_the_worker(folder: Path, *files: Path) -> None:
-    """No process that imported the module has a secret of the worker's, nor a file open that holds one."""
+    """Assert that no importing process has a secret of the worker, or an open file with one."""
     found = seen(folder)
     assert found
     for one in found:
@@ -66,7 +66,7 @@ def test_handlers_are_named_by_a_process_without_the_workers_secrets(
 
 
 def test_tasks_run_in_children_without_the_workers_secrets(tmp_path: Path) -> None:
-    """A worker with a token in its environment imports the module twice: for its names, and to run a task."""
+    """A worker with a token in its environment imports the module twice: to list handlers, and to run a task."""
     (tmp_path / "handlers.py").write_text(LOOKS)
     with Town(tmp_path) as town:
         token = create_token(town.store_url, "of-the-worker", ["worker"])

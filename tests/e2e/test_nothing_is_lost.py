@@ -1,7 +1,7 @@
-"""Servers and workers die, sleep and come back while tasks run; nothing is lost, nothing runs beside its rerun.
+"""Servers and workers are killed, suspended and restarted while tasks run; no task is lost or runs twice at once.
 
-Each task of these tests writes lines into one file: when it starts, with its process and whether an older one of the
-same task is still there, and when it ends. The file is the witness, not what the server believes.
+Each task writes lines to one file: at its start, with its process and whether an older process of the same task is
+still running, and at its end. Assertions use this file, not the server's state.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ echo "end $MAINSPRING_TASK_ID $MAINSPRING_ATTEMPT_ID $$" >> "$DIARY"
 
 
 class Line(NamedTuple):
-    """One line of the diary."""
+    """One line of the log."""
 
     word: str
     task: str
@@ -37,7 +37,7 @@ class Line(NamedTuple):
 
 
 class Diary:
-    """What the tasks wrote, and the gate at which they wait."""
+    """The log written by the tasks, and the gate at which they wait."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(exist_ok=True)
@@ -50,12 +50,12 @@ class Diary:
         self._gate.touch()
 
     def lines(self, word: str) -> list[Line]:
-        """The lines that begin with this word."""
+        """The lines of this kind."""
         words = (line.split() for line in self.path.read_text().splitlines())
         return [Line(one[0], one[1], one[2], int(one[3])) for one in words if one[0] == word]
 
     def job(self, tasks: int, **more: object) -> Json:
-        """A job of tasks that write here and wait at the gate."""
+        """A job whose tasks write to the log and wait at the gate."""
         work = {"shell": _TASK, "env": {"DIARY": str(self.path), "GATE": str(self._gate)}}
         resources = {"cpu_millis": 10, "memory_bytes": 1_000_000}
         names = [f"t{number}" for number in range(tasks)]
@@ -70,14 +70,14 @@ def diary(tmp_path: Path) -> Diary:
 
 @pytest.fixture
 def town(tmp_path: Path) -> Iterator[Town]:
-    """A town on SQLite."""
+    """A cluster on SQLite."""
     with Town(tmp_path) as one:
         yield one
 
 
 @pytest.fixture
 def shared_town(tmp_path: Path, postgres_url: str) -> Iterator[Town]:
-    """A town whose servers share a PostgreSQL."""
+    """A cluster on PostgreSQL."""
     with Town(tmp_path, postgres_url) as one:
         yield one
 
@@ -104,7 +104,7 @@ def test_tasks_outlive_their_server_and_their_results_wait_for_the_next_one(
 
 
 def test_an_agent_that_comes_back_in_time_finds_its_tasks_running(town: Town, diary: Diary) -> None:
-    """WRK-10: kill -9 the agent and start it again: it adopts what runs, and nothing runs twice."""
+    """WRK-10: kill -9 the agent and restart it: it adopts the running tasks, and nothing runs twice."""
     server = town.server()
     killed = town.worker(server, name="phoenix")
     with server.client() as client:
@@ -118,11 +118,11 @@ def test_an_agent_that_comes_back_in_time_finds_its_tasks_running(town: Town, di
     assert len(diary.lines("start")) == len(diary.lines("end")) == 20
 
 
-def test_what_a_killed_agent_and_a_sleeping_one_had_runs_elsewhere_and_never_beside(town: Town, tmp_path: Path) -> None:
-    """WRK-10, LIV-1, LIV-5: both are found out after the same silence, so one test waits for it.
+def test_tasks_of_a_killed_or_suspended_agent_run_elsewhere_and_never_twice_at_once(town: Town, tmp_path: Path) -> None:
+    """WRK-10, LIV-1, LIV-5: both are detected by the same timeout, so one test waits for it.
 
-    kill -9 one agent: its guard ends the tasks. SIGSTOP another one and its guard until its work is elsewhere, and wake
-    them: it is told, and stops what is no longer its own.
+    kill -9 one agent: its supervisor ends the tasks. SIGSTOP another agent and its supervisor until its tasks were
+    rescheduled, then resume them: it is notified, and stops the tasks that it lost.
     """
     of_killed, of_sleeper = Diary(tmp_path / "killed"), Diary(tmp_path / "sleeper")
     server = town.server()
@@ -161,7 +161,7 @@ def test_what_a_killed_agent_and_a_sleeping_one_had_runs_elsewhere_and_never_bes
 
 
 def test_work_goes_on_when_the_leading_server_is_killed(shared_town: Town, diary: Diary) -> None:
-    """HA-2, LIV-6: two servers on one PostgreSQL; the worker finds the one that leads, before and after."""
+    """HA-2, LIV-6: two servers on one PostgreSQL; the worker finds the leader, before and after."""
     first, second = shared_town.servers(2)
     shared_town.worker(first, second, name="w", cpu=8)
     with second.client() as client:
@@ -179,8 +179,8 @@ def test_work_goes_on_when_the_leading_server_is_killed(shared_town: Town, diary
     assert len(diary.lines("start")) == len(diary.lines("end")) == 50
 
 
-def test_any_server_takes_an_act_for_a_run_that_another_one_leads(shared_town: Town, diary: Diary) -> None:
-    """Any server takes any request: what needs the shard is forwarded to the one that leads it."""
+def test_any_server_accepts_an_action_on_a_run_that_another_leads(shared_town: Town, diary: Diary) -> None:
+    """Any server accepts any request, and forwards it to the leader if needed."""
     first, second = shared_town.servers(2)
     shared_town.worker(first, name="w")
     with first.client() as one, second.client() as other:
@@ -194,8 +194,8 @@ def test_any_server_takes_an_act_for_a_run_that_another_one_leads(shared_town: T
     until(lambda: not any(psutil.pid_exists(pid) for pid in pids), "the cancelled tasks are gone")
 
 
-def test_a_worker_that_is_asked_to_end_finishes_what_it_has_and_says_goodbye(town: Town, diary: Diary) -> None:
-    """WRK-9: SIGTERM drains: what runs ends by itself, what is new goes elsewhere."""
+def test_a_stopping_worker_finishes_its_tasks_and_disconnects(town: Town, diary: Diary) -> None:
+    """WRK-9: SIGTERM drains: running tasks finish, new ones go elsewhere."""
     server = town.server()
     leaving = town.worker(server, name="leaving")
     with server.client() as client:

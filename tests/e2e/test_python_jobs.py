@@ -1,4 +1,4 @@
-"""The job of the README, unchanged: in process, on a server with a worker that serves it, as a worker of its own."""
+"""The job of the README, unchanged: in process, on a server with a worker, and with `serve()`."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def only_server(town: Town) -> Server:
 
 @pytest.fixture
 def server(only_server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
-    """The server, which is that of the environment."""
+    """The server, set in the environment."""
     server = only_server
     monkeypatch.setenv("MAINSPRING_SERVER_URL", server.address)
     monkeypatch.setenv("MAINSPRING_WORKER__AS_ROOT", "true")
@@ -81,7 +81,7 @@ def readme_job(tmp_path: Path) -> Path:
 
 
 def _end(worker: Process) -> None:
-    """End a worker in order: what is served from then on, another process serves."""
+    """Stop a worker cleanly."""
     worker.signal(signal.SIGTERM)
     assert worker.ended() == 0
 
@@ -96,7 +96,7 @@ def test_the_job_of_the_readme_runs_in_process(readme_job: Path) -> None:
 
 
 def test_it_runs_on_a_server_with_a_worker_that_serves_it(town: Town, server: Server, readme_job: Path) -> None:
-    """And once for each idempotency key."""
+    """And once per idempotency key."""
     forecast = _jobs_of(readme_job)["forecast"]
     worker = town.worker(server, extra=["--handlers", str(readme_job)])
     run = forecast.trigger(cities=["Rome", "Oslo"], idempotency_key="2026-11-15")
@@ -108,7 +108,7 @@ def test_it_runs_on_a_server_with_a_worker_that_serves_it(town: Town, server: Se
 
 
 def test_it_serves_itself_and_its_schedule(server: Server, readme_job: Path, tmp_path: Path) -> None:
-    """`python forecast.py` is all."""
+    """With `python forecast.py` alone."""
     with (tmp_path / "serve.log").open("wb") as log:
         serving = subprocess.Popen([sys.executable, str(readme_job)], stdout=log, stderr=log, cwd=tmp_path)
     try:
@@ -125,12 +125,12 @@ def test_it_serves_itself_and_its_schedule(server: Server, readme_job: Path, tmp
 
 
 def test_the_example_runs_in_process() -> None:
-    """As a stranger would start it."""
+    """As a new user would start it."""
     done = subprocess.run([sys.executable, str(EXAMPLE)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "Paris 20°, Oslo 15°\n"), done.stderr
 
 
-def test_a_file_with_everything_is_served_unchanged(town: Town, server: Server, tmp_path: Path) -> None:
+def test_a_file_with_all_features_is_served_unchanged(town: Town, server: Server, tmp_path: Path) -> None:
     """Types, conditions and failures are the same on a server as in process; `.serve()` in a file does no harm."""
     file = tmp_path / "jobs.py"
     file.write_text(HOME)

@@ -1,7 +1,7 @@
-"""Limits hold for two servers together, under 64 who submit at once, and what a 429 says is true ('Must show' 7).
+"""Rate limits hold across two servers under 64 concurrent submitters, and Retry-After is accurate ('Must show' 7).
 
-Which requests each setting limits, and that 64 who wait as told are let in, tests/api/test_rates.py proves on a clock
-that stands still. Here real servers show that they count together: one setting for a moment, all of them in the soak.
+tests/api/test_rates.py proves with a frozen clock which requests each setting limits, and that 64 clients that wait as
+requested are accepted. Here real servers share their counts: one setting briefly, all of them in the soak.
 """
 
 from __future__ import annotations
@@ -28,28 +28,27 @@ PER_SECOND = 40
 SECONDS = 3.0
 SECONDS_OF_SOAK = 6.0
 LEEWAY = 1.25
-"""What a server has taken it may use a little later than it was taken."""
+"""A server may use a granted slot a little later."""
 TRUE_TO_FALSE = 9
-"""So many of those who wait as told are let in for each one who has to wait once more. Each server tells times by its
-own line, as if the other one had as many who wait, so that two together can't always keep what they said: 52 of 721
-waits in 5 rounds in which all came at the same moment."""
+"""Accepted retries per rejected retry, at least. Each server computes delays from its own queue, as if the other had
+as many waiting clients, so together they can't always keep them: 52 of 721 waits in 5 rounds with simultaneous
+arrivals."""
 ROUNDS = 3
-"""A machine that stands still for half a second makes all that was promised for it false: 34 of 117 were so in one
-run, and 77 runs that were let in within two seconds were made within one. So of several rounds one has to be as
-promised; how many are let in is looked at in all of them in which the servers counted together. So
-promises are looked at in the soak."""
+"""If the machine stalls for half a second, all delays promised for that time are wrong: 34 of 117 in one run, and 77
+runs accepted within two seconds were created within one. So one of several rounds has to be accurate; accepted
+requests are counted in all rounds in which the servers shared their counts. Delays are checked in the soak."""
 AT_ONCE = 32
-"""So many submit runs to which a quota and a group apply."""
+"""Concurrent submitters of runs with a quota and a group."""
 ALONE = "rates.unavailable"
-"""What a server says that counts alone, because the store did not answer in time: then each lets in its own number."""
+"""Logged by a server that counts alone because the store did not respond in time: then each applies its own limit."""
 NO_CERTIFICATES = SSLContext(PROTOCOL_TLS_CLIENT)
-"""For clients of plain HTTP. Without it each reads those of the machine, 64 times 50 ms in which nobody asks."""
+"""Shared by the clients: loading the CA certificates 64 times would take 50 ms each."""
 NOTHING = {"name": "nothing", "tasks": [{"name": "nothing", "work": {"run": ["true"]}}]}
 AT_A_TIME = {"quota": 3, "group": 4}
 
 
 class Request(NamedTuple):
-    """A kind of request, and the setting that limits how many there are of it."""
+    """A kind of request, and the setting that limits it."""
 
     setting: str
     method: str
@@ -69,7 +68,7 @@ OTHERS = [
 
 
 class Answer(NamedTuple):
-    """What somebody was answered, and when."""
+    """A response, with its times."""
 
     status: int
     sent_at: float
@@ -77,32 +76,32 @@ class Answer(NamedTuple):
 
 
 class Round(NamedTuple):
-    """What came of some seconds in which all asked."""
+    """The result of one round."""
 
     together: bool
-    """The servers shared their counts all the time."""
+    """The servers shared their counts throughout."""
     waits: Counter[bool]
-    """Whether those who waited as they were told were let in then."""
+    """Whether retries after the requested delay were accepted."""
     most_made: int
-    """The most runs that were made within a second."""
+    """The maximum number of runs created within a second."""
 
     @property
     def is_as_promised(self) -> bool:
-        """Whether all of it is as it has to be on a machine that does not stand still."""
+        """Whether everything is as expected on a machine without stalls."""
         is_true = self.waits[True] > TRUE_TO_FALSE * self.waits[False]
         return self.together and is_true and self.most_made <= PER_SECOND * LEEWAY
 
 
-async def test_two_servers_let_in_no_more_than_one_would(tmp_path: Path, postgres_url: str) -> None:
+async def test_two_servers_share_one_rate_limit(tmp_path: Path, postgres_url: str) -> None:
     """ADM-4: in any second."""
     rounds = await play_rounds(tmp_path, postgres_url, SUBMISSIONS[-1], SECONDS, lambda one: one.together)
     assert rounds[-1].together, rounds
-    assert rounds[-1].waits[True] > 0, "nobody who waited as told was let in"
+    assert rounds[-1].waits[True] > 0, "no request was accepted after the requested delay"
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("request_", [*SUBMISSIONS, *OTHERS], ids=lambda one: one.setting)
-async def test_whoever_waits_as_told_is_let_in(tmp_path: Path, postgres_url: str, request_: Request) -> None:
+async def test_waiting_for_retry_after_succeeds(tmp_path: Path, postgres_url: str, request_: Request) -> None:
     """ADM-4: and in any second no more than the limit."""
     rounds = await play_rounds(tmp_path, postgres_url, request_, SECONDS_OF_SOAK, lambda one: one.is_as_promised)
     assert rounds[-1].is_as_promised, rounds
@@ -124,7 +123,7 @@ async def play_rounds(
 
 
 async def play_round(servers: Sequence[Server], request: Request, store_url: str, seconds: float) -> Round:
-    """Let all submitters ask for some seconds, and look at how many were let in."""
+    """Run all submitters for some seconds, and count accepted requests."""
     made_before = len(await submissions(store_url))
     alone_before = times_alone(servers)
     addresses = islice(cycle([server.address for server in servers]), SUBMITTERS)
@@ -140,12 +139,12 @@ async def play_round(servers: Sequence[Server], request: Request, store_url: str
 
 
 def times_alone(servers: Sequence[Server]) -> int:
-    """How often one of the servers began to count alone."""
+    """How often a server fell back to counting alone."""
     return sum(server.log.read_text().count(ALONE) for server in servers)
 
 
 def check_what_is_let_in(told: Sequence[Sequence[Answer]], seconds: float) -> None:
-    """As many as may be, and no more, and whoever is not let in is told so."""
+    """The limit is used fully and not exceeded, and other requests get a 429."""
     let_in = [answer for one in told for answer in one if answer.status < 300]
     answers = Counter(answer.status for one in told for answer in one)
     assert len(let_in) > PER_SECOND * seconds / 3
@@ -155,14 +154,14 @@ def check_what_is_let_in(told: Sequence[Sequence[Answer]], seconds: float) -> No
 
 
 def is_refusal(answer: Answer) -> bool:
-    """Whether it was told to come later."""
+    """Whether it was rate limited."""
     return answer.status == 429
 
 
 async def ask_for(address: str, request: Request, seconds: float) -> list[Answer]:
-    """Ask as fast as is answered for some seconds, and wait whenever told to; the answers.
+    """Send requests for some seconds, waiting as requested; return the responses.
 
-    Each has a connection of its own: that is how a server knows whoever asks again.
+    Each submitter has its own connection, by which a server recognizes retries.
     """
     answers: list[Answer] = []
     loop = asyncio.get_running_loop()
@@ -174,12 +173,12 @@ async def ask_for(address: str, request: Request, seconds: float) -> list[Answer
             answers.append(Answer(answer.status_code, sent_at, loop.time()))
             if answer.status_code == 429:
                 assert answer.json()["code"] == "overloaded"
-                await asyncio.sleep(int(answer.headers["Retry-After"]))  # tidy: sleeps because it is told for how long
+                await asyncio.sleep(int(answer.headers["Retry-After"]))  # tidy: sleeps because of Retry-After
     return answers
 
 
 async def submissions(url: str) -> list[float]:
-    """When each run was made, in seconds."""
+    """The creation times of all runs, in seconds."""
     rows = await asyncpg.connect(url)
     try:
         return [row[0].timestamp() for row in await rows.fetch("SELECT created_at FROM runs ORDER BY created_at")]
@@ -188,7 +187,7 @@ async def submissions(url: str) -> list[float]:
 
 
 def most_in_a_second(times: Sequence[float]) -> int:
-    """The most that any second has, wherever it begins."""
+    """The maximum number of times within any second."""
     most, first = 0, 0
     for last, at in enumerate(times):
         while times[first] < at - timedelta(seconds=1).total_seconds():
@@ -198,21 +197,21 @@ def most_in_a_second(times: Sequence[float]) -> int:
 
 
 def most_within_a_second(answers: Sequence[Answer]) -> int:
-    """The most that were sent and answered within any one second: all of these were let in within it."""
+    """The maximum number of requests sent and accepted within any one second."""
     return max(
         sum(first.sent_at <= one.sent_at and one.at <= first.sent_at + 1.0 for one in answers) for first in answers
     )
 
 
-def test_no_more_run_at_a_time_than_a_quota_and_a_group_allow(tmp_path: Path, postgres_url: str) -> None:
-    """ADM-5 and PLC-12: each server sends what is submitted to it to a pool of its own, and the group is of both."""
+def test_quota_and_group_limit_concurrency(tmp_path: Path, postgres_url: str) -> None:
+    """ADM-5 and PLC-12: each server routes its submissions to its own pool; the group spans both."""
     diary, gate = tmp_path / "diary", tmp_path / "gate"
     with Town(tmp_path, postgres_url) as town:
         servers = [town.server()]
         with servers[0].client() as root:
             root.put_quota("quota", QuotaRequest(max_tasks=AT_A_TIME["quota"]))
             root.put_group("licence", GroupRequest(most=AT_A_TIME["group"]), tenant="group")
-        servers.append(town.server("--pool", "far"))  # It has the rules from its start on, and changes within a second.
+        servers.append(town.server("--pool", "far"))  # It loads the rules at its start, and changes within a second.
         workers = [
             town.worker(*servers, name=f"of-{pool}", cpu=16, extra=("--pool", pool), wait=False)
             for pool in ("default", "far")
@@ -236,14 +235,14 @@ def test_no_more_run_at_a_time_than_a_quota_and_a_group_allow(tmp_path: Path, po
 
 
 def noting(diary: Path, gate: Path, name: str, **more: object) -> Json:
-    """A job of one task that notes where it begins and ends, and in between waits for the gate and a moment more."""
+    """A job with one task that logs its start and end, and waits for the gate in between."""
     begins, ends = [f'echo "{name} {step} $MAINSPRING_CONTEXT" >> {diary}' for step in ("begins", "ends")]
     text = f"{begins}; while [ ! -e {gate} ]; do sleep 0.05; done; sleep 0.1; {ends}"
     return {"name": name, "tasks": [{"name": name, "work": {"shell": text}, **more}]}
 
 
 def submit_both(server: Server) -> list[str]:
-    """A run of each tenant; their ids."""
+    """Submit a run for each tenant; return the ids."""
     runs = []
     for tenant in AT_A_TIME:
         with server.client(tenant) as client:
@@ -252,7 +251,7 @@ def submit_both(server: Server) -> list[str]:
 
 
 def most_at_a_time(lines: Sequence[str]) -> tuple[Counter[str], Counter[tuple[str, str]]]:
-    """How many of each tenant ran at the same time at most, in all and on each worker."""
+    """The maximum concurrency of each tenant, in total and per worker."""
     now: Counter[str] = Counter()
     there: Counter[tuple[str, str]] = Counter()
     together: Counter[str] = Counter()

@@ -1,6 +1,6 @@
-"""`mainspring run`: a pipeline from a file in this process, with its output and its exit code.
+"""`mainspring run`: runs a pipeline file in the current process; output and exit code.
 
-One test starts the command as a process of its own; the others call it in the process of the test.
+One test starts the command as a subprocess; the others call it in the test's process.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ README = Path(__file__).parents[2] / "README.md"
 
 @pytest.fixture(scope="module", autouse=True)
 def _forked_guards() -> Iterator[None]:
-    """The workers of commands called in this process have guards that start at once."""
+    """The workers of commands in this process have pre-started supervisors."""
     with guard_server() as server, forked_guards(server):
         yield
 
@@ -39,7 +39,7 @@ def written(place: Path, text: str) -> Path:
     return place
 
 
-def test_the_pipeline_of_the_readme_runs_as_it_stands(tmp_path: Path) -> None:
+def test_the_pipeline_of_the_readme_runs_unchanged(tmp_path: Path) -> None:
     block = re.search(r"```yaml\n(.*?)```", README.read_text(), re.DOTALL)
     assert block is not None
     assert len(block[1].splitlines()) == 12
@@ -55,7 +55,7 @@ def test_the_pipeline_of_the_readme_runs_as_it_stands(tmp_path: Path) -> None:
     }
 
 
-def test_a_run_that_fails_ends_with_1_and_a_file_that_is_wrong_with_2(tmp_path: Path) -> None:
+def test_a_failed_run_exits_with_1_and_an_invalid_file_with_2(tmp_path: Path) -> None:
     fails = run(written(tmp_path / "fails", "tasks: [{id: only, shell: 'echo told; exit 3', retries: 0}]\n"))
     wrong = run(written(tmp_path / "wrong", "tasks: [{id: only, runn: 'true'}]\n"))
 
@@ -73,7 +73,7 @@ def test_with_a_timeout_the_output_is_shown_as_well(tmp_path: Path) -> None:
     seconds = 2
     cut = run(stays, "--timeout", "2s")
     while not cut.stdout and seconds < 32:
-        # On a busy machine the task had not begun yet.
+        # On a busy machine the task had not started yet.
         seconds *= 4
         cut = run(stays, "--timeout", f"{seconds}s")
 
@@ -82,7 +82,7 @@ def test_with_a_timeout_the_output_is_shown_as_well(tmp_path: Path) -> None:
     assert f"is RUNNING after {seconds} s" in cut.stderr
 
 
-def test_a_task_runs_beside_its_file_and_leaves_nothing_of_ours_there(tmp_path: Path) -> None:
+def test_a_task_runs_beside_its_file_without_leftovers(tmp_path: Path) -> None:
     place = written(tmp_path / "here", "tasks: [{id: only, run: python3 tell.py}]\n")
     (place / "tell.py").write_text("print('found', __file__)\n")
 
@@ -93,7 +93,7 @@ def test_a_task_runs_beside_its_file_and_leaves_nothing_of_ours_there(tmp_path: 
     assert sorted(path.name for path in place.iterdir()) == ["pipeline.yaml", "tell.py"]
 
 
-def test_a_run_that_only_a_person_could_move_on_is_over(tmp_path: Path) -> None:
+def test_a_run_that_would_need_manual_action_ends(tmp_path: Path) -> None:
     poisonous = r"""printf '{"a": "\u0000"}' > $MAINSPRING_OUTPUT"""
 
     result = run(written(tmp_path / "held", f"tasks:\n  - id: only\n    shell: |\n      {poisonous}\n"))

@@ -1,4 +1,4 @@
-"""Schedules on real servers: every window once, whoever dies, whatever their clocks say (TRG-4, TRG-5, TRG-7)."""
+"""Schedules on real servers: every window once, despite crashes and clock skew (TRG-4, TRG-5, TRG-7)."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _WAVE = 400
 
 @pytest.fixture
 def town(tmp_path: Path, postgres_url: str) -> Iterator[Town]:
-    """A town on PostgreSQL."""
+    """A cluster on PostgreSQL."""
     with Town(tmp_path, postgres_url) as one:
         yield one
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, postgres_url_of_file: str) -> Iterator[Server]:
-    """A server on PostgreSQL with one worker, for the tests that kill nothing; each has a tenant of its own."""
+    """A server on PostgreSQL with one worker, for the tests that kill nothing; each has its own tenant."""
     with Town(tmp_path_factory.mktemp("schedules"), postgres_url_of_file) as one:
         server = one.server()
         one.worker(server, cpu=8)
@@ -45,20 +45,20 @@ def server(tmp_path_factory: pytest.TempPathFactory, postgres_url_of_file: str) 
 
 @pytest.fixture
 def client(server: Server, tenant: str) -> Iterator[Client]:
-    """Speaks to that server for the test's tenant, and pauses the tenant's schedules at the end."""
+    """A client for the test's tenant; the tenant's schedules are paused at the end."""
     with server.client(tenant) as one:
         yield one
         for schedule in one.schedules():
-            one.pause_schedule(schedule.name, "the test is over")
+            one.pause_schedule(schedule.name, "end of the test")
 
 
 def every_second(name: str = "tick", **more: object) -> Json:
-    """A schedule of the job that fires each second."""
+    """A schedule that fires every second."""
     return {"name": name, "job": "tick", "trigger": {"kind": "interval", "every_seconds": 1}, **more}
 
 
 def fetch(url: str, query: str) -> list[tuple[object, ...]]:
-    """Ask the database itself."""
+    """Query the database directly."""
 
     async def ask() -> list[tuple[object, ...]]:
         connection = await asyncpg.connect(url)
@@ -84,7 +84,7 @@ def test_each_window_is_fired_once(client: Client) -> None:
     until(lambda: all(fire.run_state for fire in client.fires("tick", outcomes=["ran"])), "the ends are noted")
 
 
-def test_two_servers_of_which_one_is_killed_leave_nothing_out_and_double_nothing(town: Town) -> None:
+def test_killing_one_of_two_servers_neither_loses_nor_repeats_windows(town: Town) -> None:
     first, second = town.servers(2)
     with first.client() as client, second.client() as other:
         client.submit_job(_JOB)
@@ -99,7 +99,7 @@ def test_two_servers_of_which_one_is_killed_leave_nothing_out_and_double_nothing
 
 
 async def _insert(url: str, window: datetime) -> None:
-    """Schedules that are due at one moment, put into the store faster than over HTTP."""
+    """Schedules that are due at the same time, inserted directly, which is faster than over HTTP."""
     store = await open_store(url, MachineClock())
     before = window - timedelta(seconds=1)
     for number in range(_WAVE):
@@ -115,7 +115,7 @@ def _fired(town: Town) -> int:
 
 
 def test_a_server_whose_clock_is_a_day_ahead_fires_nothing_early(town: Town) -> None:
-    """The store's clock decides, and no other (I-15)."""
+    """Only the store's clock decides (I-15)."""
     server = town.server()
     with server.client() as client:
         client.submit_job(_JOB)
@@ -139,7 +139,7 @@ def test_a_server_whose_clock_is_a_day_ahead_fires_nothing_early(town: Town) -> 
     ) == [(0,)]
 
 
-def test_an_event_runs_what_waits_for_it_once(client: Client) -> None:
+def test_an_event_triggers_one_run(client: Client) -> None:
     show = {"name": "show", "work": {"run": ["echo", "{{ params.event.data.path }}"]}}
     client.submit_job({"name": "load", "tasks": [show]})
     trigger = {"kind": "event", "type": "file.arrived", "filter": "event.data.rows > 0"}
@@ -154,8 +154,8 @@ def test_an_event_runs_what_waits_for_it_once(client: Client) -> None:
     assert _log(client, run.id) == "a.csv\n"
 
 
-def test_a_file_that_is_not_there_is_a_reason_not_to_run(client: Client, tmp_path: Path) -> None:
-    """TRG-8: a worker is asked."""
+def test_a_missing_file_skips_the_window(client: Client, tmp_path: Path) -> None:
+    """TRG-8: a worker checks the file."""
     (tmp_path / "there").touch()
     client.submit_job(_JOB)
     for name in ("there", "missing"):
@@ -167,12 +167,12 @@ def test_a_file_that_is_not_there_is_a_reason_not_to_run(client: Client, tmp_pat
     assert not list(client.fires("missing", outcomes=["ran"]))
 
 
-def test_a_schedule_that_keeps_failing_is_disabled_and_somebody_is_told(client: Client) -> None:
+def test_a_failing_schedule_is_disabled_with_an_alert(client: Client) -> None:
     """TRG-10."""
     client.submit_job({"name": "tick", "tasks": [{"name": "tick", "work": {"shell": "exit 2"}, "max_attempts": 1}]})
     client.create_schedule(every_second(max_active=5, max_consecutive_failures=2))
     until(lambda: client.schedule("tick").state == "disabled", "the schedule is disabled")
-    until(lambda: "schedule_disabled" in {alert.kind for alert in client.alerts()}, "somebody is told")
+    until(lambda: "schedule_disabled" in {alert.kind for alert in client.alerts()}, "an alert is raised")
     assert client.schedule_changes("tick")[0].act == "disabled"
 
 

@@ -1,4 +1,4 @@
-"""`mainspring server` as a process: it starts, answers and stops on both stores, and refuses what it must."""
+"""`mainspring server` as a process: start, requests and stop on both stores, and refused options."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.store.proxy import proxied
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def town(request: pytest.FixtureRequest, tmp_path: Path) -> Town:
-    """A town on each store, neither of which has a schema yet."""
+    """A cluster on each store, without a schema."""
     if request.param == "sqlite":
         return Town(tmp_path)
     server: PostgresServer = request.getfixturevalue("postgres_server")
@@ -39,7 +39,7 @@ def get(url: str, **options: object) -> httpx2.Response:
 
 
 def refusals(folder: Path, *commands: Sequence[str]) -> list[subprocess.CompletedProcess[str]]:
-    """Run servers that are expected not to start, at the same time."""
+    """Run several servers that are expected to fail at start, in parallel."""
 
     def run(options: Sequence[str]) -> subprocess.CompletedProcess[str]:
         words = [sys.executable, "-m", "mainspring.cli.main", "server", *options]
@@ -49,7 +49,7 @@ def refusals(folder: Path, *commands: Sequence[str]) -> list[subprocess.Complete
         return list(threads.map(run, commands))
 
 
-def test_a_server_answers_and_stops_when_told(town: Town) -> None:
+def test_a_server_responds_and_stops_on_a_signal(town: Town) -> None:
     with town:
         server = town.server("--log-format", "json")
         assert get(f"{server.address}/healthz").json() == {"status": "ok"}
@@ -61,7 +61,7 @@ def test_a_server_answers_and_stops_when_told(town: Town) -> None:
         assert [line["event"] for line in lines][-3:] == ["server.stopping", "lead.released", "server.stopped"]
 
 
-def test_streams_that_are_open_do_not_hold_up_the_stop(tmp_path: Path) -> None:
+def test_open_streams_do_not_delay_shutdown(tmp_path: Path) -> None:
     with Town(tmp_path) as town:
         server = town.server()
         with (
@@ -76,7 +76,7 @@ def test_streams_that_are_open_do_not_hold_up_the_stop(tmp_path: Path) -> None:
         assert "Traceback" not in server.log.read_text()
 
 
-def test_a_second_server_takes_over_from_one_that_is_stopped(tmp_path: Path, postgres_url: str) -> None:
+def test_a_second_server_takes_over_from_a_stopped_one(tmp_path: Path, postgres_url: str) -> None:
     with Town(tmp_path, postgres_url) as town:
         first, second = leader_first(*town.servers(2))
         until(lambda: len(get(f"{second.address}/api/v1/server").json()["servers"]) == 2, "they know of each other")
@@ -86,7 +86,7 @@ def test_a_second_server_takes_over_from_one_that_is_stopped(tmp_path: Path, pos
         assert len(get(f"{second.address}/api/v1/server").json()["servers"]) == 1
 
 
-def test_a_port_or_a_store_that_is_in_use_is_named(tmp_path: Path) -> None:
+def test_a_port_or_store_in_use_is_reported(tmp_path: Path) -> None:
     with Town(tmp_path) as town:
         server = town.server()
         port = server.address.rpartition(":")[2]
@@ -99,7 +99,7 @@ def test_a_port_or_a_store_that_is_in_use_is_named(tmp_path: Path) -> None:
         assert "Traceback" not in taken.stderr + shared.stderr
 
 
-def test_a_server_refuses_to_be_open_to_the_world(tmp_path: Path) -> None:
+def test_a_server_refuses_public_access_without_tls(tmp_path: Path) -> None:
     is_open = ["--port", "0", "--host", "0.0.0.0"]  # noqa: S104 - that is what is refused
     for refused in refusals(tmp_path, is_open, ["--port", "0", "--tls-cert", "cert.pem"]):
         assert refused.returncode == 2
@@ -107,7 +107,7 @@ def test_a_server_refuses_to_be_open_to_the_world(tmp_path: Path) -> None:
     assert not (tmp_path / ".mainspring").exists()
 
 
-def test_with_tls_a_server_asks_for_a_token_when_told_to(tmp_path: Path) -> None:
+def test_with_tls_a_server_can_require_a_token(tmp_path: Path) -> None:
     authority = trustme.CA()
     certificate = authority.issue_cert("127.0.0.1")
     certificate.private_key_pem.write_to_path(tmp_path / "key.pem")
@@ -125,7 +125,7 @@ def test_with_tls_a_server_asks_for_a_token_when_told_to(tmp_path: Path) -> None
         assert get(url, verify=trusting, headers={"Authorization": f"Bearer {token}"}).status_code == 200
 
 
-def test_what_can_not_be_used_is_named(tmp_path: Path) -> None:
+def test_invalid_options_are_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     named = {
         "certificate": ["--tls-cert", "none.pem", "--tls-key", "none.pem"],
@@ -140,7 +140,7 @@ def test_what_can_not_be_used_is_named(tmp_path: Path) -> None:
         assert "Traceback" not in refused.stderr
 
 
-def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
+def test_a_second_signal_stops_it_at_once(tmp_path: Path) -> None:
     with Town(tmp_path) as town:
         server = town.server()
         with socket.create_connection(("127.0.0.1", int(server.address.rpartition(":")[2]))) as slow:
@@ -152,7 +152,7 @@ def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
             assert server.ended() == 128 + signal.SIGTERM
 
 
-async def test_a_store_that_is_gone_for_a_while_does_not_end_the_server(tmp_path: Path, postgres_url: str) -> None:
+async def test_a_server_survives_a_temporary_store_outage(tmp_path: Path, postgres_url: str) -> None:
     (tmp_path / "proxy").mkdir()
     async with proxied(postgres_url, tmp_path / "proxy") as (url, proxy):
         with Town(tmp_path, url) as town:

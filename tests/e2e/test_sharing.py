@@ -41,41 +41,41 @@ _STUBBORN = "trap '' TERM; "
 
 
 def waiting_for(gate: Path, *, is_stubborn: bool = False) -> Json:
-    """Work that goes on until a file is there, and perhaps does not go when it is asked to."""
+    """Work that runs until a file exists, and optionally ignores SIGTERM."""
     return {"shell": f"{_STUBBORN if is_stubborn else ''}while [ ! -e {gate} ]; do sleep 0.05; done"}
 
 
 def job(name: str, work: Json, **more: object) -> Json:
-    """A job of one task that takes one core."""
+    """A job with one task that needs one core."""
     room = {"cpu_millis": 1_000, "memory_bytes": 64 << 20}
     return {"name": name, "tasks": [{"name": name, "work": work, "resources": room, **more}]}
 
 
 def start(client: Client, definition: Json, priority: str = "P2") -> str:
-    """Submit a run of a job; its id."""
+    """Submit a run of a job; return its id."""
     return client.submit(client.submit_job(definition).id, priority=priority).id
 
 
 def leads(server: Server) -> bool:
-    """Whether a server leads the pool."""
+    """Whether a server is the pool's leader."""
     with server.client() as client:
         return client.server().leads == ["default"]
 
 
 def leader_first(*servers: Server) -> list[Server]:
-    """The server that leads, and then the others."""
-    (leader,) = until(lambda: [server for server in servers if leads(server)], "somebody leads")
+    """The servers, leader first."""
+    (leader,) = until(lambda: [server for server in servers if leads(server)], "a server leads")
     return [leader, *(server for server in servers if server is not leader)]
 
 
 def kill_leader(server: Server) -> None:
-    """End a server in the middle of what it decides."""
+    """Kill a server while it makes decisions."""
     assert leads(server), "it would not be missed"
     server.kill()
 
 
 def nothing_is_left(root: Client, *tenants: str) -> None:
-    """Wait until nobody uses anything, nothing is kept for anybody, and nobody has still to go."""
+    """Wait until there is no usage, no reservation and no pending preemption."""
 
     def is_so() -> bool:
         queue = root.queue()
@@ -87,7 +87,7 @@ def nothing_is_left(root: Client, *tenants: str) -> None:
 
 @contextmanager
 def nobody_writes(table: str, url: str) -> Iterator[Callable[[], bool]]:
-    """Whoever writes to a table waits for as long as the block lasts; yields whether somebody does."""
+    """Block writes to a table during the block; yields a function that tells whether a writer is waiting."""
     waiting = "SELECT EXISTS (SELECT FROM pg_locks WHERE relation = $1::text::regclass AND NOT granted)"
     with asyncio.Runner() as runner:
         rows = runner.run(asyncpg.connect(url))
@@ -100,12 +100,12 @@ def nobody_writes(table: str, url: str) -> Iterator[Callable[[], bool]]:
 
 @pytest.fixture
 def town(tmp_path: Path, postgres_url: str) -> Iterator[Town]:
-    """A town on PostgreSQL."""
+    """A cluster on PostgreSQL."""
     with Town(tmp_path, postgres_url) as one:
         yield one
 
 
-def test_a_preempted_task_saves_a_checkpoint_and_goes_on_elsewhere(town: Town, tmp_path: Path) -> None:
+def test_a_preempted_task_saves_a_checkpoint_and_resumes_elsewhere(town: Town, tmp_path: Path) -> None:
     """PLC-6: SIGTERM, a checkpoint, another worker; its history names winner, tenant and priority."""
     gate, page, script = tmp_path / "gate", tmp_path / "page", tmp_path / "counting.py"
     script.write_text(COUNTING)
@@ -135,8 +135,8 @@ def test_a_preempted_task_saves_a_checkpoint_and_goes_on_elsewhere(town: Town, t
     assert winner in told
 
 
-def test_the_leader_is_killed_in_the_middle_of_a_preemption(town: Town, tmp_path: Path) -> None:
-    """The stop and the kept room are rows: the next leader goes on with both, and nothing is used twice."""
+def test_the_leader_is_killed_during_a_preemption(town: Town, tmp_path: Path) -> None:
+    """The stop and the reservation are rows: the next leader continues with both, and no capacity is used twice."""
     gate, later = tmp_path / "gate", tmp_path / "later"
     leader, other = leader_first(*town.servers(2, "--set", "preemption_grace_seconds=8"))
     town.worker(leader, other, name="one", cpu=2)
@@ -168,12 +168,12 @@ def test_the_leader_is_killed_in_the_middle_of_a_preemption(town: Town, tmp_path
         nothing_is_left(root, "acme", "finance")
 
 
-def test_the_leader_is_killed_in_the_middle_of_a_reclaim_and_of_a_quota_change(
+def test_the_leader_is_killed_during_a_reclaim_and_a_quota_change(
     town: Town, tmp_path: Path, postgres_url: str
 ) -> None:
-    """A guarantee is given back, and of a quota that was being set all servers say the same, whoever leads.
+    """A guarantee is reclaimed, and all servers agree on a quota that was being set, whichever leads.
 
-    Nobody was told that it was set: the old one is as right as the new one.
+    The change was never confirmed: the old and the new quota are both correct.
     """
     gate = tmp_path / "gate"
     leader, *others = leader_first(*town.servers(3, "--set", "preemption_grace_seconds=8"))
@@ -215,7 +215,7 @@ def _running(client: Client, runs: list[str]) -> list[str]:
 
 
 def _bursts_of_guest(*servers: Server) -> set[float | None]:
-    """What each server says that the guest may have beyond its guarantee: what was set, and what the leader goes by."""
+    """The guest's burst limit on each server: as set, and as used by the leader."""
     found = set()
     for server in servers:
         with server.client() as root:

@@ -1,4 +1,4 @@
-"""What others see of a real server: a trace of each run, events of lineage, numbers of schedules."""
+"""Telemetry of a real server: traces of runs, lineage events, schedule metrics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ JOB = {"name": "etl", "tasks": [{"name": "load", "work": {"shell": 'echo "$TRACE
 
 
 class Collector:
-    """Keeps what it is sent, by path."""
+    """Records received requests, by path."""
 
     def __init__(self) -> None:
         self.got: list[tuple[str, bytes]] = []
@@ -43,11 +43,11 @@ class Collector:
 
     @property
     def address(self) -> str:
-        """Where it listens."""
+        """Its URL."""
         return f"http://127.0.0.1:{self.server.server_port}"
 
     def spans(self) -> set[tuple[str, str]]:
-        """The name of each span, and what a `traceparent` says of it."""
+        """The name of each span, with its `traceparent`."""
         found = set()
         for path, body in list(self.got):
             if path == "/v1/traces":
@@ -58,13 +58,13 @@ class Collector:
         return found
 
     def lineage(self) -> list[str]:
-        """The kinds of events of lineage, in order."""
+        """The types of lineage events, in order."""
         return [json.loads(body)["eventType"] for path, body in list(self.got) if path == "/api/v1/lineage"]
 
 
 @contextmanager
 def collecting() -> Iterator[Collector]:
-    """A collector that listens."""
+    """A running collector."""
     collector = Collector()
     thread = Thread(target=collector.server.serve_forever, daemon=True)
     thread.start()
@@ -77,13 +77,13 @@ def collecting() -> Iterator[Collector]:
 
 
 def number(server: Server, name: str) -> float:
-    """One number of a server."""
+    """The value of a server's metric."""
     families = text_string_to_metric_families(httpx2.get(f"{server.address}/metrics").text)
     return sum(sample.value for family in families for sample in family.samples if sample.name == name)
 
 
-def test_a_run_is_told_of_and_its_task_knows_its_place_in_the_trace(tmp_path: Path) -> None:
-    """By a server process that was started with two addresses, and tells the rest when it ends."""
+def test_a_run_is_exported_and_its_task_has_the_trace_context(tmp_path: Path) -> None:
+    """By a server process with two endpoints, which flushes the rest when it stops."""
     with collecting() as collector, Town(tmp_path) as town:
         server = town.server("--otlp", collector.address, "--lineage", collector.address)
         town.worker(server)

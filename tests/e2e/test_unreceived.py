@@ -1,4 +1,4 @@
-"""LIV-3 with a real server: a worker that takes an assignment off the link and never says so gets it taken back."""
+"""LIV-3 with a real server: an assignment that a worker receives and never confirms is taken back."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _decode = msgspec.msgpack.Decoder(list[ToWorker]).decode
 
 
 @pytest.mark.soak
-def test_an_assignment_that_nobody_confirms_goes_to_another_worker(tmp_path: Path) -> None:
-    """It takes the 30 s that LIV-3 gives a worker."""
+def test_an_unconfirmed_assignment_goes_to_another_worker(tmp_path: Path) -> None:
+    """Takes the 30 s of LIV-3."""
     with Town(tmp_path) as town:
         server = town.server()
         address = server.address.replace("http", "ws", 1) + "/api/v1/worker-link"
         with server.client() as client, connect(address, compression=None) as link:
-            until(lambda: client.server().leads, "the server leads")  # Before that a worker is told to come back soon.
+            until(lambda: client.server().leads, "the server leads")  # Before that a worker is told to reconnect soon.
             link.send(_encode([Register("mute", "mute:1", Offer(1_000, 1 << 30), {})]))
             run = submit(client, {"name": "one", "tasks": [{"name": "one"}]})
             while not any(isinstance(word, Assign) for word in _words(link.recv())):

@@ -1,4 +1,4 @@
-"""Why something does not go on, with real servers, workers and processes (issue 'Why', 'Must show' 1 and 2)."""
+"""`why` with real servers, workers and processes (issue 'Why', 'Must show' 1 and 2)."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tests.e2e.town import Server, Town, ended, in_state, tasks_of, until
 
 
 def why(server: Server, *words: str) -> subprocess.CompletedProcess[str]:
-    """What the command prints."""
+    """Run the command, and return its output."""
     command = [sys.executable, "-m", "mainspring.cli.main", "why", *words, "--server", server.address]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def verdict_on(client: Client, task: str, reason: str) -> DiagnosisView:
-    """What its leader says of a task, once it waits for this reason, with what can be done."""
+    """The leader's diagnosis of a task, once it waits for this reason, with suggested actions."""
 
     def ask() -> DiagnosisView | None:
         found = client.diagnosis("tasks", task)
@@ -35,12 +35,12 @@ def verdict_on(client: Client, task: str, reason: str) -> DiagnosisView:
 
 @pytest.fixture
 def town(tmp_path: Path, postgres_url: str) -> Iterator[Town]:
-    """A town on PostgreSQL."""
+    """A cluster on PostgreSQL."""
     with Town(tmp_path, postgres_url) as one:
         yield one
 
 
-def test_what_nobody_can_run_will_never_start_and_what_waits_says_what_would_help(tmp_path: Path) -> None:
+def test_unschedulable_tasks_never_start_and_queued_tasks_get_advice(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     with Town(tmp_path) as town:
         server = town.server()
@@ -49,7 +49,7 @@ def test_what_nobody_can_run_will_never_start_and_what_waits_says_what_would_hel
             client.submit_job(job("thumbs", {"shell": "exit 0"}, labels={"gpu": "a100"}))
             thumbs = client.submit("thumbs").id
             (gpu,) = in_state(client, thumbs, "QUEUED", 1)
-            until(lambda: _is_never(client.diagnosis("tasks", gpu.id)), "nobody else is expected")
+            until(lambda: _is_never(client.diagnosis("tasks", gpu.id)), "no other worker is expected")
 
             running = start(client, job("busy", waiting_for(gate)))
             in_state(client, running, "RUNNING", 1)
@@ -76,8 +76,8 @@ def test_what_nobody_can_run_will_never_start_and_what_waits_says_what_would_hel
     assert (over.reason, over.state) == (None, "SUCCEEDED")
 
 
-def test_while_the_leader_sleeps_another_server_says_how_old_it_is_and_advises_nothing(town: Town) -> None:
-    """SIGSTOP: first the rows answer, and after the take-over the next leader does."""
+def test_while_the_leader_is_suspended_another_server_reports_the_age_and_no_advice(town: Town) -> None:
+    """SIGSTOP: first the diagnosis comes from rows, and after the failover from the next leader."""
     first, second = leader_first(*town.servers(2))
     town.worker(first, second, name="one", cpu=1)
     with first.client() as client:
@@ -95,13 +95,13 @@ def test_while_the_leader_sleeps_another_server_says_how_old_it_is_and_advises_n
             asked.append(client.diagnosis("tasks", task.id))
             return asked[-1].by == "leader"
 
-        until(ask, "somebody else leads")
+        until(ask, "another server leads")
         after = verdict_on(client, task.id, "NO_MATCHING_WORKER")
     first.signal(signal.SIGCONT)
 
     unled = [one for one in asked if one.by == "rows"]
     assert unled
-    # The lease of a leader that sleeps is over after 5 s: who says that it still leads has not waited for that.
+    # The lease of a suspended leader expires after 5 s.
     assert unled[0].reason == "SCHEDULER_LAG"
     assert " is silent " in unled[0].verdict
     assert 0 < unled[0].age_seconds < LEASE.total_seconds()

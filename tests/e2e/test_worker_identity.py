@@ -1,4 +1,4 @@
-"""A worker that joins, as people do it: five commands, real processes, real TLS."""
+"""Enrollment of a worker: five commands, real processes, real TLS."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from tests.e2e.town import Json, Server, Town, ended, submit, until
 
 
 def command(*words: str) -> subprocess.CompletedProcess[str]:
-    """What a command says."""
+    """Run a command."""
     return subprocess.run(
         [sys.executable, "-m", "mainspring.cli.main", *words], capture_output=True, text=True, check=False, timeout=60
     )
 
 
 def commands(*several: Sequence[str]) -> list[subprocess.CompletedProcess[str]]:
-    """What several commands say that run at the same time."""
+    """Run several commands in parallel."""
     with ThreadPoolExecutor(len(several)) as threads:
         return list(threads.map(lambda words: command(*words), several))
 
 
 class Fort(Town):
-    """A town whose servers speak TLS and want certificates of workers."""
+    """A cluster whose servers use TLS and require worker certificates."""
 
     @property
     def ca(self) -> Path:
-        """The authority."""
+        """The CA."""
         return self.folder / "ca"
 
     def guarded(self, *extra: str) -> Server:
-        """A server that lets no worker in without a certificate."""
+        """A server that requires worker certificates."""
         for words in (("init", str(self.ca)), ("cert", str(self.ca), "127.0.0.1")):
             done = command("ca", *words)
             assert done.returncode == 0, done.stderr
@@ -45,23 +45,23 @@ class Fort(Town):
         return self.server(*pair, "--worker-ca", str(self.ca), "--require-worker-cert", *extra)
 
     def client(self, server: Server) -> Client:
-        """Speaks to a server of this town."""
+        """A client of a server of this cluster."""
         return Client(server.address, ca_cert=self.ca / "ca.crt")
 
     def join(self, client: Client, *pools: str) -> tuple[str, ...]:
-        """Options for a worker that joins."""
+        """Options for a worker that enrolls."""
         made = client.create_join_token(JoinTokenRequest(pools=pools or ("default",)))
         (self.folder / "join").write_text(made.token or "")
         return ("--join-file", str(self.folder / "join"), *self.trusting())
 
     def trusting(self) -> tuple[str, ...]:
-        """Options for whoever believes the servers of this town."""
+        """Options for a client that trusts this cluster's servers."""
         return ("--ca-cert", str(self.ca / "ca.crt"))
 
 
 @pytest.fixture(scope="module")
 def fort(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fort]:
-    """A fort that the tests share. Each has workers of its own, with a label that its tasks need."""
+    """A cluster shared by the tests. Each test has its own workers, with a label that its tasks require."""
     with Fort(tmp_path_factory.mktemp("fort")) as fort:
         yield fort
 
@@ -73,11 +73,11 @@ def server(fort: Fort) -> Server:
 
 
 def a_job(worker: str) -> Json:
-    """A job of one task, for a worker with this label."""
+    """A job with one task, for a worker with this label."""
     return {"name": worker, "tasks": [{"name": "only", "work": {"run": ["echo", "hello"]}, "labels": {"is": worker}}]}
 
 
-def test_a_worker_joins_works_and_comes_back_without_its_join_token(fort: Fort, server: Server) -> None:
+def test_a_worker_enrolls_and_returns_without_its_join_token(fort: Fort, server: Server) -> None:
     job, label = a_job("fort-1"), ("--label", "is=fort-1")
     with fort.client(server) as client:
         worker = fort.worker(server, name="fort-1", extra=(*fort.join(client), *label))
@@ -89,7 +89,7 @@ def test_a_worker_joins_works_and_comes_back_without_its_join_token(fort: Fort, 
         assert listed.stdout.split().count("fort-1") == 1, listed.stderr
 
 
-def test_a_revoked_worker_is_shown_out_and_a_copy_of_its_files_does_not_help(fort: Fort, server: Server) -> None:
+def test_a_revoked_worker_is_disconnected_and_a_copy_of_its_files_is_refused(fort: Fort, server: Server) -> None:
     with fort.client(server) as client:
         worker = fort.worker(server, name="fort-2", extra=fort.join(client))
         revoked = command("workers", "revoke", "fort-2", "--server", server.address, *fort.trusting())
@@ -106,7 +106,7 @@ def test_a_revoked_worker_is_shown_out_and_a_copy_of_its_files_does_not_help(for
         assert ended(client, submit(client, a_job("fort-2")).id).state == "SUCCEEDED"
 
 
-def test_who_can_not_join_is_told_why(fort: Fort, server: Server, tmp_path: Path) -> None:
+def test_a_failed_enrollment_has_a_reason(fort: Fort, server: Server, tmp_path: Path) -> None:
     words = ("worker", "--name", "fort-3", "--server", server.address, "--as-root")
     with fort.client(server) as client:
         options = fort.join(client)
@@ -121,7 +121,7 @@ def test_who_can_not_join_is_told_why(fort: Fort, server: Server, tmp_path: Path
         assert why in refused.stderr
 
 
-def test_a_server_says_what_it_needs_to_give_certificates(tmp_path: Path) -> None:
+def test_a_server_reports_what_issuing_certificates_needs(tmp_path: Path) -> None:
     start = ("server", "--port", "0", "--store", f"sqlite:///{tmp_path}/s.db")
     whys = {("--worker-ca", "ca"): "--tls-cert", ("--require-worker-cert",): "need --worker-ca"}
     whys[("--worker-ca-key", "ca.key")] = "need --worker-ca"

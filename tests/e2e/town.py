@@ -1,11 +1,11 @@
-"""A town: real servers and real workers as processes, for tests and benchmarks that use, stop and kill them.
+"""A cluster of real servers and workers as processes, for tests and benchmarks that use, stop and kill them.
 
-    with Town(tmp_path, store_url) as town:
-        server = town.server()
-        worker = town.worker(server, cpu=4)
-        run = town.submit(server, job)
+    with ServerCluster(tmp_path, store_url) as cluster:
+        server = cluster.server()
+        worker = cluster.worker(server, cpu=4)
+        run = submit(server.client(), job)
 
-When the block ends nothing of it is left running, whatever the test did.
+All processes are killed when the block ends.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ENDED = frozenset({"SUCCEEDED", "FAILED", "PARTIAL", "TIMED_OUT", "CANCELLED"})
 
 
 def until(ask: Callable[[], T | None], what: str, seconds: float = DEADLINE_SECONDS) -> T:
-    """The first answer that is true, asked for again and again; fails with `what` if there is none in time."""
+    """Poll until `ask` returns a true value, and return it; fail with `what` after a timeout."""
     deadline = time.monotonic() + seconds
     while not (answer := ask()):
         assert time.monotonic() < deadline, f"in {seconds:.0f} s it did not happen: {what}"
@@ -43,7 +43,7 @@ def until(ask: Callable[[], T | None], what: str, seconds: float = DEADLINE_SECO
 
 
 class Process:
-    """A command of ours as a process of its own, with its output in a file."""
+    """A `mainspring` command as a process, with its output in a file."""
 
     def __init__(self, folder: Path, name: str, arguments: Iterable[str], environment: Mapping[str, str]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -63,11 +63,11 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """The number of the process."""
+        """The process id."""
         return self._process.pid
 
     def ready(self) -> str:
-        """What it says of itself once it is ready."""
+        """Wait until it is ready, and return the content of its ready file."""
         until(lambda: self._ready.exists() or self._process.poll() is not None, f"{self.name} is ready")
         assert self._ready.exists(), f"{self.name} ended with {self._process.returncode}:\n{self.log.read_text()}"
         return self._ready.read_text()
@@ -77,16 +77,16 @@ class Process:
         self._process.send_signal(number)
 
     def kill(self) -> None:
-        """End it as a loss of power would."""
+        """Kill it with SIGKILL."""
         self._process.kill()
         self._process.wait()
 
     def ended(self, seconds: float = DEADLINE_SECONDS) -> int:
-        """Its exit code, once it is gone."""
+        """Wait for it, and return its exit code."""
         return self._process.wait(timeout=seconds)
 
     def finish(self) -> None:
-        """Make sure that it is gone."""
+        """Kill it if it is still running."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGCONT)
             self._process.kill()
@@ -99,16 +99,16 @@ class Server(Process):
     address = ""
 
     def wait_until_ready(self) -> None:
-        """Return when it answers, and keep its address."""
+        """Wait until it is ready, and store its address."""
         self.address = str(json.loads(self.ready())["address"])
 
     def client(self, tenant: str | None = None) -> Client:
-        """Speaks to this server."""
+        """Return a client of this server."""
         return Client(server=self.address, tenant=tenant)
 
 
 class Town:
-    """Servers on one store, workers, and what they have in common."""
+    """Servers on one store, and workers."""
 
     def __init__(self, folder: Path, store_url: str | None = None) -> None:
         self.folder = folder
@@ -126,13 +126,13 @@ class Town:
             left.kill()
 
     def server(self, *extra: str, port: int = 0, environment: Mapping[str, str] | None = None) -> Server:
-        """Start a server with `GENEROUS` limits, unless `extra` says otherwise; come back when it is ready."""
+        """Start a server, with `GENEROUS` limits by default, and wait until it is ready."""
         server = self._start_server(*extra, port=port, environment=environment)
         server.wait_until_ready()
         return server
 
     def servers(self, count: int, *extra: str) -> list[Server]:
-        """Start several servers at the same time, and return when all are ready. Any of them may lead."""
+        """Start several servers in parallel, and wait until all are ready. Any of them may lead."""
         started = [self._start_server(*extra) for _ in range(count)]
         for server in started:
             server.wait_until_ready()
@@ -147,9 +147,9 @@ class Town:
         environment: Mapping[str, str] | None = None,
         wait: bool = True,
     ) -> Process:
-        """Start a worker, and come back when a server has welcomed it. A name is a directory, found again.
+        """Start a worker, and wait until it is connected. A worker of the same name reuses its state directory.
 
-        Without `wait` it is only started; call `ready()` before it is needed.
+        Without `wait`, call `ready()` before it is needed.
         """
         self._count += 1
         name = name or f"worker-{self._count}"
@@ -173,11 +173,11 @@ class Town:
         return server
 
     def state_of(self, worker: str) -> Path:
-        """Where a worker keeps its things."""
+        """The state directory of a worker."""
         return self.folder / "state" / worker
 
     def guards(self, worker: str = "") -> list[psutil.Process]:
-        """The guards of a worker of this town, or of all of them."""
+        """The supervisors of a worker, or of all workers."""
         wanted = str(self.state_of(worker) if worker else self.folder / "state")
         found = []
         for process in psutil.process_iter(["cmdline"]):
@@ -188,17 +188,17 @@ class Town:
 
 
 def submit(client: Client, job: Json) -> RunView:
-    """Submit a run of a job given as its definition."""
+    """Submit a run of a job definition."""
     return client.submit(client.submit_job(job).id)
 
 
 def ended(client: Client, run_id: str, seconds: float = DEADLINE_SECONDS) -> RunView:
-    """The run, once it has ended."""
+    """Wait for a run to end."""
     return until(lambda: _if(client.run(run_id), lambda run: run.state in ENDED), f"{run_id} ends", seconds)
 
 
 def in_state(client: Client, run_id: str, state: str, count: int) -> list[TaskView]:
-    """The tasks of a run that are in this state, once there are at least so many."""
+    """Wait until at least `count` tasks of a run are in this state, and return them."""
     return until(
         lambda: _if(
             [task for task in tasks_of(client, run_id) if task.state == state], lambda some: len(some) >= count
@@ -208,12 +208,12 @@ def in_state(client: Client, run_id: str, state: str, count: int) -> list[TaskVi
 
 
 def tasks_of(client: Client, run_id: str) -> list[TaskView]:
-    """All tasks of a run."""
+    """List the tasks of a run."""
     return list(client.tasks_of(run_id))
 
 
 def workers_of(client: Client, run_id: str) -> set[str]:
-    """Who made the last attempt at each task of a run."""
+    """The workers of the last attempts of a run's tasks."""
     return {client.attempts(task.id)[-1].worker for task in tasks_of(client, run_id)}
 
 

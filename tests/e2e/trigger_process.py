@@ -1,4 +1,4 @@
-"""A server's trigger as a process of its own whose clock is wrong by so many seconds, for the tests of this folder:
+"""A schedule trigger in a separate process whose clock is off by some seconds, for the tests of this directory:
 `python -m tests.e2e.trigger_process URL SECONDS`; stops on SIGTERM."""
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from mainspring.protocol.clock import MachineClock
 
 
 class WrongClock(MachineClock):
-    """A clock on the wall that somebody has set wrongly."""
+    """A wrong clock."""
 
     def __init__(self, wrong_by: timedelta) -> None:
         super().__init__()
         self._wrong_by = wrong_by
 
     def wall(self) -> datetime:
-        """What it shows."""
+        """The wrong time."""
         return super().wall() + self._wrong_by
 
 
 async def main(url: str, seconds: float) -> None:
-    """Fire what is due until told to stop."""
+    """Fire due schedules until stopped."""
     clock = WrongClock(timedelta(seconds=seconds))
     store = await open_store(url, clock)
     firing = asyncio.create_task(Triggers(store, clock, Settler(store, make_context())).run())

@@ -1,1 +1,1 @@
-"""Folders: what is found in them, what is kept in them, and who has them."""
+"""Tests of folders: discovery, reconciliation, state files, lock."""

@@ -1,4 +1,4 @@
-"""What tests of folders may ask for."""
+"""Fixtures for tests of folders."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ def _guard_server() -> Iterator[GuardServer]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _forked_guards(_guard_server: GuardServer) -> Iterator[None]:
-    """The workers of these tests are in this process, and their guards start at once. Other modules have real ones."""
+    """The workers of these tests run in this process, with pre-started supervisors. Other modules use real ones."""
     with forked_guards(_guard_server):
         yield

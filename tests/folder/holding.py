@@ -1,4 +1,4 @@
-"""Another process that has the lock of a folder, for tests of who gets it."""
+"""Another process that holds the lock of a folder, for tests of contention."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ print("held", flush=True)
 for line in sys.stdin:
     match line.strip():
         case "beat":
-            print(lock.beat(), flush=True)
+            print(lock.renew(), flush=True)
         case "beat on":
             print("beating", flush=True)
-            while lock.beat():
+            while lock.renew():
                 pass
         case "spawn":
             nowhere = subprocess.DEVNULL
@@ -43,26 +43,26 @@ class Holder:
         self.pid = process.pid
 
     def ask(self, word: str) -> str:
-        """Let it do something, and hear what came of it."""
+        """Send a command, and return its answer."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{word}\n")
         self._process.stdin.flush()
         return self.hear()
 
     def hear(self) -> str:
-        """The next line that it says."""
+        """Return the next line of its output."""
         assert self._process.stdout is not None
         return self._process.stdout.readline().strip()
 
     def kill(self) -> None:
-        """Kill it with no time to clean up, and wait until it is gone."""
+        """Kill it with SIGKILL, and wait for it."""
         self._process.kill()
         self._process.wait()
 
 
 @contextlib.contextmanager
 def holding(root: Path) -> Iterator[Holder]:
-    """A process that has the lock of `root`; it is gone afterwards."""
+    """Run a process that holds the lock of `root`; it is killed afterwards."""
     process = subprocess.Popen(
         [sys.executable, "-c", _HOLD, str(root)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

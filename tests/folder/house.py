@@ -1,4 +1,4 @@
-"""A folder with a real server, a real worker and a source, for tests of all of it together."""
+"""A folder with a real server, worker and source, for integration tests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mainspring.protocol.clock import MachineClock
 
 DEADLINE_SECONDS = 60
 NEVER = "0 0 1 1 *"
-"""A cron that does not come up while a test runs, but on New Year's Eve."""
+"""A cron expression that does not fire during tests, except on New Year's Eve."""
 
 
 def text(*, name: str = "A report", cron: str | None = NEVER, run: str = "echo hi", more: str = "") -> str:
@@ -29,7 +29,7 @@ def text(*, name: str = "A report", cron: str | None = NEVER, run: str = "echo h
 
 
 class House:
-    """One process, as long as it runs."""
+    """A running server with its folder source."""
 
     def __init__(self, root: Path, box: Standalone) -> None:
         self.root = root
@@ -42,7 +42,7 @@ class House:
 
     @property
     def client(self) -> AsyncClient:
-        """The way to the server."""
+        """A client of the server."""
         return self.box.client
 
     def _hear(self, event: FolderEvent) -> None:
@@ -50,7 +50,7 @@ class House:
         self._told.set()
 
     async def told(self, name: str, **fields: object) -> Any:
-        """The next event of this name with these fields; those before it are passed over."""
+        """Wait for the next event with this name and these fields; skip earlier ones."""
         async with asyncio.timeout(DEADLINE_SECONDS):
             while True:
                 while self._read < len(self.events):
@@ -70,7 +70,7 @@ class House:
         return {job.name async for job in self.client.jobs()}
 
     async def run_now(self, reference: str) -> str:
-        """Have a schedule run, and wait until that has been told of; the run's id."""
+        """Trigger a schedule, wait for its events, and return the run's id."""
         fire = await self.client.trigger(self.source.server_id(reference))
         assert fire.run_id is not None
         await self.client.wait(fire.run_id)
@@ -79,7 +79,7 @@ class House:
 
 
 def put(root: Path, path: str, content: str) -> Path:
-    """Write a pipeline file; its directory."""
+    """Write a pipeline file, and return its directory."""
     directory = root / path
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "pipeline.yaml").write_text(content)
@@ -87,14 +87,14 @@ def put(root: Path, path: str, content: str) -> Path:
 
 
 def state(root: Path, path: str) -> dict[str, Any]:
-    """What a state file says."""
+    """Read a state file."""
     said: dict[str, Any] = msgspec.json.decode((root / path / STATE_FILE).read_bytes())
     return said
 
 
 @asynccontextmanager
 async def living(root: Path, *, fires: bool = False, watches: bool = True) -> AsyncIterator[House]:
-    """A house whose source has begun. Without `watches` it does nothing more, and is left as if it were killed."""
+    """Start a harness. Without `watches` only the initial sync runs, and it is left as if killed."""
     heard: list[House] = []
 
     def on_run(note: RunNote) -> None:

@@ -1,4 +1,4 @@
-"""A folder whose rights count also for tests that run as root."""
+"""Drop privileges, so that file permissions also apply to tests that run as root."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def shared_folder() -> Iterator[Path]:
 
 @contextlib.contextmanager
 def without_privileges() -> Iterator[None]:
-    """Somebody who is not root, while it lasts."""
+    """Run as an unprivileged user."""
     if os.geteuid() != 0:
         yield
         return

@@ -1,4 +1,4 @@
-"""What a deployment gives a server, and what it takes away: pure rules, without a server."""
+"""Deployment rules: what is applied and what is pruned, without a server."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def notice(url: str, *events: str) -> Notice:
 
 
 def webhook(job: str, url: str, *, tenant: str = "acme", note: str = webhook_note("shop")) -> WebhookView:
-    """A webhook that the server has, for runs that failed."""
+    """An existing webhook for failed runs."""
     return WebhookView(
         id=f"{tenant}/{job}/{url}", tenant=tenant, url=url, events=["run.failed"], job=job, enabled=True, note=note,
         version=1, created_at=CREATED_AT, created_by="ada",
@@ -49,19 +49,19 @@ def webhook(job: str, url: str, *, tenant: str = "acme", note: str = webhook_not
 
 
 def planned(pipelines: list[Pipeline], there: list[WebhookView], *, prune: bool = False) -> tuple[list[str], list[str]]:
-    """The addresses that are missing, and the ids of those that should not be there."""
+    """The URLs of missing webhooks, and the ids of stale ones."""
     plan = plan_webhooks(pipelines, there, "shop", prune=prune)
     assert all(wish.note == webhook_note("shop") for wish in plan.missing)
     return [wish.url for wish in plan.missing], [one.id for one in plan.stale]
 
 
 def schedule(name: str, job: str = "etl") -> ScheduleView:
-    """A schedule that the server has, of which only its name and its job matter."""
+    """An existing schedule; only its name and job matter."""
     fields = dict.fromkeys((field.name for field in msgspec.structs.fields(ScheduleView)), None)
     return ScheduleView(**{**fields, "name": name, "job": job})  # type: ignore[arg-type]
 
 
-def test_a_job_gets_the_mark_of_its_folder_beside_its_own_labels() -> None:
+def test_a_job_gets_the_label_of_its_folder_beside_its_own_labels() -> None:
     text = f"labels: {{team: ml}}\n{TASKS}"
     item = item_of(read_pipeline(text, "pipeline.yaml", id="etl", directory="/srv"), "shop")
 
@@ -70,7 +70,7 @@ def test_a_job_gets_the_mark_of_its_folder_beside_its_own_labels() -> None:
 
 @pytest.mark.parametrize("priority", Priority.__members__)
 def test_a_schedule_keeps_the_priority_of_its_file(priority: str) -> None:
-    """The server reads it as people write it."""
+    """The server accepts the named priority."""
     when = f"priority: {priority}\nschedule: {{cron: '0 5 * * *', timezone: UTC}}\n"
     [wanted] = item_of(pipeline("etl", when=when), "shop").schedules
 
@@ -80,11 +80,11 @@ def test_a_schedule_keeps_the_priority_of_its_file(priority: str) -> None:
 @pytest.mark.parametrize(
     ("name", "mark"), [("My Pipelines", "my-pipelines"), ("", "pipelines"), ("日", "pipelines"), ("x" * 99, "x" * 63)]
 )
-def test_the_mark_of_a_folder_is_a_label(name: str, mark: str) -> None:
+def test_the_name_of_a_folder_becomes_a_label(name: str, mark: str) -> None:
     assert mark_of(name) == mark
 
 
-def test_a_pipeline_without_a_tenant_may_be_that_of_any_job_of_its_name() -> None:
+def test_a_pipeline_without_a_tenant_matches_a_job_of_any_tenant() -> None:
     job = JobView(id="job_1", tenant="acme", name="etl", version=1)
 
     assert pipeline_of(job, {"etl": pipeline("etl")}) is not None
@@ -93,7 +93,7 @@ def test_a_pipeline_without_a_tenant_may_be_that_of_any_job_of_its_name() -> Non
     assert pipeline_of(job, {"other": pipeline("other")}) is None
 
 
-def test_only_schedules_with_names_of_ours_are_gone() -> None:
+def test_only_deployed_schedules_are_stale() -> None:
     there = [schedule(name) for name in ("etl", "etl-event", "etl-by-hand")]
     there.append(schedule("etl", job="another"))
     daily = pipeline("etl", when="schedule: {cron: '@daily'}\n")
@@ -103,7 +103,7 @@ def test_only_schedules_with_names_of_ours_are_gone() -> None:
     assert gone_schedules(there, pipeline("etl"), "etl") == ["etl", "etl-event"]
 
 
-def test_webhooks_follow_the_notices() -> None:
+def test_webhooks_follow_notify() -> None:
     told = pipeline("etl", notice("http://a"), notice("http://b"))
 
     assert planned([told], []) == (["http://a", "http://b"], [])
@@ -114,20 +114,20 @@ def test_webhooks_follow_the_notices() -> None:
     assert planned([succeeded], [webhook("etl", "http://a")]) == (["http://a"], ["acme/etl/http://a"])
 
 
-def test_webhooks_of_others_are_left_alone() -> None:
+def test_other_webhooks_are_not_touched() -> None:
     there = [webhook("etl", "http://a", note="by hand"), webhook("etl", "http://a", note=webhook_note("other"))]
 
     assert planned([pipeline("etl")], there, prune=True) == ([], [])
 
 
-def test_webhooks_of_a_pipeline_that_is_gone_go_when_pruning() -> None:
+def test_webhooks_of_a_removed_pipeline_are_pruned() -> None:
     there = [webhook("gone", "http://a")]
 
     assert planned([pipeline("etl")], there) == ([], [])
     assert planned([pipeline("etl")], there, prune=True) == ([], ["acme/gone/http://a"])
 
 
-def test_a_webhook_of_another_tenant_is_another() -> None:
+def test_a_webhook_of_another_tenant_does_not_match() -> None:
     told = pipeline("etl", notice("http://a"), tenant="acme")
 
     assert planned([told], [webhook("etl", "http://a", tenant="acme")]) == ([], [])
@@ -145,13 +145,13 @@ def test_a_webhook_of_another_tenant_is_another() -> None:
         ("", {}, False, ""),
     ],
 )
-def test_what_became_of_a_pipeline_follows_from_its_parts(
+def test_the_change_of_a_pipeline_follows_from_its_parts(
     job: str, schedules: dict[str, str], others: bool, change: str
 ) -> None:
     assert change_of(job, schedules, others_changed=others) == change
 
 
-def test_every_flaw_of_every_file_is_named_at_once(tmp_path: Path) -> None:
+def test_all_errors_of_all_files_are_reported_at_once(tmp_path: Path) -> None:
     for name, text in {"a": TASKS, "b": "tasks: []\nnmae: b\n", "c": "[\n", "A": TASKS}.items():
         (tmp_path / name).mkdir()
         (tmp_path / name / "pipeline.yaml").write_text(text)
@@ -163,5 +163,5 @@ def test_every_flaw_of_every_file_is_named_at_once(tmp_path: Path) -> None:
 
     files = {Path(fault.where.split(":")[0]).parent.name for fault in caught.value.faults}
     assert files == {"a", "b", "c", "d"}
-    assert "leaves the folder" in str(caught.value)
+    assert "outside the folder" in str(caught.value)
     assert "the same id" in str(caught.value)

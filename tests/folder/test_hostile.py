@@ -1,4 +1,4 @@
-"""Folders that somebody else has filled: what is wrong is refused with its place or is data, and the rest runs."""
+"""Folders with hostile content: invalid files are reported or treated as data, and the other pipelines run."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ TEXTS = {
     "a tab": (b"tasks:\n\t- {id: a, shell: x}\n", ":2:1: is not YAML"),
     "NUL": (b"name: a\0b\n", ":1:1: is not YAML"),
     "NUL in a command": (b'tasks: [{id: a, shell: "\\0"}]\n', ":1:17: `shell` has a NUL in it"),
-    "UTF-16": ("name: x\n".encode("utf-16"), " is not UTF-8: see line 1"),
+    "UTF-16": ("name: x\n".encode("utf-16"), " is not UTF-8, at line 1"),
     "half a character": (b'name: "\\ud800"\n', ":1:10: is not YAML"),
     "a command to the terminal": (b'"\\e[2J": 1\n', ":1:1: unknown field ` [2J`"),
     "a name that can't be seen": (b'name: "\\e[2J"\n', ":1:7: `name` must be at most 200 characters"),
@@ -70,7 +70,7 @@ TEXTS = {
 
 @pytest.fixture(scope="module")
 def outside(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A place that is not of the folder, with a file that matters."""
+    """A directory outside the folder, with a precious file."""
     place = tmp_path_factory.mktemp("outside")
     (place / "precious").write_text(TASKS)
     return place
@@ -81,7 +81,7 @@ def _names(directory: Path) -> list[str]:
 
 
 def _for_everybody(root: Path) -> list[Path]:
-    """What any user of the machine can write to."""
+    """Files that any user of the machine can write to."""
     return [path for path in root.rglob("*") if path.lstat().st_mode & 0o002]
 
 
@@ -91,7 +91,7 @@ async def _is_undisturbed(house: House) -> None:
     assert state(house.root, "good")["lastRun"]["success"]
 
 
-async def test_files_that_cannot_be_used_are_said_with_their_place_and_the_others_run(tmp_path: Path) -> None:
+async def test_invalid_files_are_reported_with_line_and_column_and_the_others_run(tmp_path: Path) -> None:
     put(tmp_path, "good", text())
     for name, (content, _) in TEXTS.items():
         (tmp_path / name).mkdir()
@@ -107,7 +107,7 @@ async def test_files_that_cannot_be_used_are_said_with_their_place_and_the_other
         await _is_undisturbed(house)
 
 
-async def test_what_looks_odd_and_is_no_fault_is_taken(tmp_path: Path) -> None:
+async def test_unusual_but_valid_files_are_accepted(tmp_path: Path) -> None:
     files = {"marked": f"\ufeff{text()}", "crlf": text().replace("\n", "\r\n"), "with space": text(), "Ünïcode": text()}
     for name, content in files.items():
         (tmp_path / name).mkdir()
@@ -139,7 +139,7 @@ def _link_to_directory(path: Path, outside: Path) -> None:
     path.symlink_to(outside)
 
 
-async def test_a_pipeline_file_that_is_no_file_of_the_folder_is_refused(tmp_path: Path, outside: Path) -> None:
+async def test_a_pipeline_file_outside_the_folder_is_refused(tmp_path: Path, outside: Path) -> None:
     put(tmp_path, "good", text())
     for make in (_fifo, _directory, _link, _device):
         (tmp_path / make.__name__).mkdir()
@@ -149,16 +149,14 @@ async def test_a_pipeline_file_that_is_no_file_of_the_folder_is_refused(tmp_path
         assert house.beginning.flaws == {
             f"_fifo/{PIPELINE}": f"_fifo/{PIPELINE} is not a regular file",
             f"_directory/{PIPELINE}": f"_directory/{PIPELINE} is not a regular file",
-            f"_link/{PIPELINE}": f"_link/{PIPELINE} is a symbolic link that leaves the folder: to {outside}/precious",
-            f"_device/{PIPELINE}": f"_device/{PIPELINE} is a symbolic link that leaves the folder: to /dev/zero",
+            f"_link/{PIPELINE}": f"_link/{PIPELINE} is a symbolic link to {outside}/precious, outside the folder",
+            f"_device/{PIPELINE}": f"_device/{PIPELINE} is a symbolic link to /dev/zero, outside the folder",
         }
         await _is_undisturbed(house)
 
 
 @pytest.mark.parametrize("name", [STATE_FILE, RESULTS])
-async def test_what_stands_where_we_write_is_neither_followed_nor_in_the_way(
-    tmp_path: Path, outside: Path, name: str
-) -> None:
+async def test_links_and_devices_in_place_of_our_files_are_replaced(tmp_path: Path, outside: Path, name: str) -> None:
     makers = (_fifo, _directory, _link, _link_to_directory)
     for make in makers:
         make(put(tmp_path, make.__name__, text()) / name, outside)
@@ -172,7 +170,7 @@ async def test_what_stands_where_we_write_is_neither_followed_nor_in_the_way(
     assert (outside / "precious").read_text() == TASKS
 
 
-async def test_results_behind_a_link_are_not_deleted(tmp_path: Path) -> None:
+async def test_results_behind_a_symlink_are_not_deleted(tmp_path: Path) -> None:
     place, theirs = put(tmp_path, "good", text()), tmp_path / "theirs"
     theirs.mkdir()
     for number in range(120):
@@ -186,7 +184,7 @@ async def test_results_behind_a_link_are_not_deleted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [_fifo, _link, _link_to_directory])
-async def test_our_own_directory_must_be_one_of_the_folder(
+async def test_our_directory_must_be_inside_the_folder(
     tmp_path: Path, outside: Path, make: Callable[[Path, Path], None]
 ) -> None:
     put(tmp_path, "good", text())
@@ -199,7 +197,7 @@ async def test_our_own_directory_must_be_one_of_the_folder(
 
 
 @pytest.mark.parametrize("make", [_fifo, _link])
-async def test_what_stands_where_the_address_is_told_is_replaced(
+async def test_a_link_in_place_of_the_address_file_is_replaced(
     tmp_path: Path, outside: Path, make: Callable[[Path, Path], None]
 ) -> None:
     (tmp_path / OWN_DIRECTORY).mkdir()
@@ -212,7 +210,7 @@ async def test_what_stands_where_the_address_is_told_is_replaced(
     assert (outside / "precious").read_text() == TASKS
 
 
-async def test_a_directory_that_becomes_a_link_is_not_followed(tmp_path: Path) -> None:
+async def test_a_directory_that_becomes_a_symlink_is_not_followed(tmp_path: Path) -> None:
     root, elsewhere = tmp_path / "folder", tmp_path / "elsewhere"
     put(root, "good", text())
     put(root, "a", text())
@@ -233,28 +231,28 @@ def _claim(root: Path, path: str, **said: object) -> None:
 
 
 LIES: dict[str, tuple[dict[str, object], str]] = {
-    "dots": ({"scheduleId": ".."}, "has a scheduleId that we never gave"),
-    "path": ({"scheduleId": "../../etc-a1b2c3"}, "has a scheduleId that we never gave"),
-    "long": ({"scheduleId": "x" * 10_000}, "has a scheduleId that we never gave"),
+    "dots": ({"scheduleId": ".."}, "has an invalid scheduleId"),
+    "path": ({"scheduleId": "../../etc-a1b2c3"}, "has an invalid scheduleId"),
+    "long": ({"scheduleId": "x" * 10_000}, "has an invalid scheduleId"),
     "less": ({"stats": {"totalRuns": -1}}, "Expected `int` >= 0"),
-    "last": ({"nextRun": "9999-12-31T23:59:59-14:00"}, "has a time that can't be"),
-    "first": ({"nextRun": "0001-01-01T00:00:00+14:00"}, "has a time that can't be"),
+    "last": ({"nextRun": "9999-12-31T23:59:59-14:00"}, "has a time out of range"),
+    "first": ({"nextRun": "0001-01-01T00:00:00+14:00"}, "has a time out of range"),
 }
 
 
-async def test_a_state_file_that_lies_is_said_and_begun_anew(tmp_path: Path) -> None:
+async def test_a_forged_state_file_is_reported_and_recreated(tmp_path: Path) -> None:
     for name, (said, _) in LIES.items():
         _claim(tmp_path, name, **said)
 
     async with living(tmp_path) as house:
         for warning, (name, (_, why)) in zip(house.beginning.warnings, sorted(LIES.items()), strict=True):
-            assert warning.startswith(f"{name}/{STATE_FILE} can't be used: ")
+            assert warning.startswith(f"{name}/{STATE_FILE} is invalid: ")
             assert why in warning
             await house.run_now(name)
             assert state(tmp_path, name)["stats"]["totalRuns"] == 1
 
 
-async def test_a_last_run_that_nobody_can_have_seen_does_not_keep_it_from_running(tmp_path: Path) -> None:
+async def test_a_last_run_in_the_future_does_not_stop_the_schedule(tmp_path: Path) -> None:
     for name, at in (("old", "1999-01-01T00:00:00Z"), ("new", "2999-01-01T00:00:00Z")):
         _claim(tmp_path, name, lastRun={"startedAt": at, "completedAt": at, "success": True})
 
@@ -265,7 +263,7 @@ async def test_a_last_run_that_nobody_can_have_seen_does_not_keep_it_from_runnin
             await house.run_now(name)
 
 
-async def test_an_index_that_lies_reaches_nothing_outside(tmp_path: Path) -> None:
+async def test_a_forged_index_reaches_nothing_outside_the_folder(tmp_path: Path) -> None:
     root, theirs = tmp_path / "folder", tmp_path / "theirs"
     put(root, "good", text())
     _claim(tmp_path, "theirs")
@@ -285,7 +283,7 @@ async def test_an_index_that_lies_reaches_nothing_outside(tmp_path: Path) -> Non
     assert state(tmp_path, "theirs")["scheduleId"] == "theirs-a1b2c3"
 
 
-async def test_who_waits_for_nobody_is_said_and_a_circle_does_not_run(tmp_path: Path) -> None:
+async def test_an_unknown_after_is_reported_and_a_cycle_does_not_run(tmp_path: Path) -> None:
     put(tmp_path, "good", text())
     put(tmp_path, "bad", "shedule: {}\n")
     waiting = ["a", "b", "c", "x", "y", "z", "w", "of-bad", "report", "u"]
@@ -308,23 +306,23 @@ async def test_who_waits_for_nobody_is_said_and_a_circle_does_not_run(tmp_path: 
         await _is_undisturbed(house)
 
 
-async def test_directories_that_mean_the_same_or_cannot_be_shown_are_said(tmp_path: Path) -> None:
+async def test_duplicate_ids_and_non_printable_names_are_reported(tmp_path: Path) -> None:
     for name in ("a b", "a-b", "UP", "up", "x" * 255, "..a", "new\nline", "\x1b[2J"):
         put(tmp_path, name, text())
 
     async with living(tmp_path) as house:
         assert house.beginning.warnings == (
-            "a-b has the same id as a b, so it is not used: rename one of them",
-            "up has the same id as UP, so it is not used: rename one of them",
+            "a-b has the same id as a b and is ignored: rename one of them",
+            "up has the same id as UP and is ignored: rename one of them",
         )
-        assert all("can't be shown" in flaw and flaw.isprintable() for flaw in house.beginning.flaws.values())
+        assert all("non-printable" in flaw and flaw.isprintable() for flaw in house.beginning.flaws.values())
         assert len(house.beginning.flaws) == 2
         long = house.source.find("x" * 50)
         assert len(long.schedule_id) <= 122
         await house.run_now(long.schedule_id)
 
 
-async def test_what_is_in_the_data_stays_data(tmp_path: Path) -> None:
+async def test_templates_in_data_are_not_evaluated(tmp_path: Path) -> None:
     cell = "{{ index }} {% raw %} $(touch made) `touch made`; touch made\n--help"
     content = dedent("""\
         schedule: {every: 999h}
@@ -352,7 +350,7 @@ ROWS: dict[str, tuple[bytes | None, str]] = {
 }
 
 
-async def test_rows_that_cannot_be_read_fail_the_run_with_their_line(tmp_path: Path, outside: Path) -> None:
+async def test_unreadable_rows_fail_the_run_with_their_line(tmp_path: Path, outside: Path) -> None:
     asks = "schedule: {every: 999h}\ninput: {from: {type: csv, path: rows.csv}}\nmap: {prompt: x}\n"
     for name, (content, _) in ROWS.items():
         place = put(tmp_path, name, f"{asks}invoker: {{command: [cat]}}\n")
@@ -368,7 +366,7 @@ async def test_rows_that_cannot_be_read_fail_the_run_with_their_line(tmp_path: P
         assert said in state(tmp_path, name)["lastRun"]["error"]
 
 
-async def test_what_we_make_is_for_this_user_and_pages_of_others_trigger_nothing(tmp_path: Path) -> None:
+async def test_our_files_are_private_and_foreign_web_pages_trigger_nothing(tmp_path: Path) -> None:
     put(tmp_path, "good", text())
     async with living(tmp_path) as house:
         schedule = house.source.find("good").schedule_id
@@ -389,6 +387,6 @@ async def test_what_we_make_is_for_this_user_and_pages_of_others_trigger_nothing
 
 
 async def _post(url: str, headers: dict[str, str]) -> int:
-    """What the server says to a request with these headers."""
+    """The server's response to a request with these headers."""
     async with httpx2.AsyncClient() as client:
         return (await client.post(url, headers=headers, json={})).status_code

@@ -1,4 +1,4 @@
-"""Which directory is which schedule when something is missing: a state file, the index, the server's database."""
+"""Matching of directories and schedules when a state file, the index or the server's database is missing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.folder.worlds import broken, directory, ids, is_quiet, kinds, look, p
 # state files
 
 
-def test_a_state_file_that_was_deleted_is_made_again_for_the_same_schedule() -> None:
+def test_a_deleted_state_file_is_recreated_for_the_same_schedule() -> None:
     known, (one,) = settled(directory("a"))
 
     plan = look([replace(one, claim=None)], known)
@@ -21,16 +21,16 @@ def test_a_state_file_that_was_deleted_is_made_again_for_the_same_schedule() -> 
     assert kinds(plan) == {"a": Kind.RECREATED}
     assert ids(plan) == {"a": one.claim}
     assert not plan.wanted
-    assert plan.warnings == ("a/.schedule-state.json is missing. It is made again from what is known",)
+    assert [warning.partition(". ")[0] for warning in plan.warnings] == ["a/.schedule-state.json is missing"]
 
 
-def test_a_corrupt_state_file_is_made_again_and_said_to_be_corrupt() -> None:
+def test_a_corrupt_state_file_is_recreated_and_reported() -> None:
     known, (one,) = settled(directory("a"))
 
     plan = look([replace(one, claim=None, state_fault="is not JSON")], known)
 
     assert ids(plan) == {"a": one.claim}
-    assert "can't be used: is not JSON" in plan.warnings[0]
+    assert "is invalid: is not JSON" in plan.warnings[0]
 
 
 def test_without_an_index_a_state_file_is_imported() -> None:
@@ -41,7 +41,7 @@ def test_without_an_index_a_state_file_is_imported() -> None:
     assert plan.wanted[0].is_missing
 
 
-def test_without_an_index_two_directories_with_one_schedule_are_one_and_its_copy() -> None:
+def test_without_an_index_one_of_two_directories_with_the_same_schedule_is_the_copy() -> None:
     original = directory("z", "z-abcdef")
     copy = replace(directory("a", "z-abcdef"), claimed_as="z")
 
@@ -50,7 +50,7 @@ def test_without_an_index_two_directories_with_one_schedule_are_one_and_its_copy
     assert kinds(plan) == {"a": Kind.COPY, "z": Kind.IMPORTED}
 
 
-def test_without_index_and_state_file_the_server_knows_the_schedule() -> None:
+def test_without_index_and_state_file_the_schedule_of_the_server_is_used() -> None:
     plan = look([directory("a")], on_server={"a-abcdef": "a"})
 
     assert ids(plan) == {"a": "a-abcdef"}
@@ -59,7 +59,7 @@ def test_without_index_and_state_file_the_server_knows_the_schedule() -> None:
     assert not plan.dropped_schedules
 
 
-def test_without_an_index_a_broken_file_keeps_what_its_state_file_names() -> None:
+def test_without_an_index_a_broken_file_keeps_the_schedule_of_its_state_file() -> None:
     plan = look([broken("a", "a-abcdef")], on_server={"a-abcdef": "a"})
 
     assert not plan.dropped_schedules
@@ -69,7 +69,7 @@ def test_without_an_index_a_broken_file_keeps_what_its_state_file_names() -> Non
 # the server
 
 
-def test_what_the_server_lost_is_given_to_it_again() -> None:
+def test_schedules_missing_on_the_server_are_applied_again() -> None:
     known, (one,) = settled(directory("a"))
 
     plan = look([one], known, on_server={})
@@ -78,25 +78,25 @@ def test_what_the_server_lost_is_given_to_it_again() -> None:
     assert plan.wanted[0].is_missing
 
 
-def test_a_job_that_the_server_lost_is_given_to_it_again() -> None:
+def test_a_job_missing_on_the_server_is_applied_again() -> None:
     known, (one,) = settled(directory("a", read=pipeline("a", scheduled=False)))
 
     assert look([one], known, on_server={}, jobs_on_server=frozenset({"a"})).wanted == ()
     assert look([one], known, on_server={}, jobs_on_server=frozenset()).wanted
 
 
-def test_a_schedule_of_ours_that_nobody_claims_is_deleted_with_its_job() -> None:
+def test_an_unclaimed_schedule_of_a_folder_is_deleted_with_its_job() -> None:
     plan = look([], on_server={"gone-abcdef": "gone", "gone-abcdef-event": "gone"})
 
     assert plan.dropped_schedules == ("gone-abcdef", "gone-abcdef-event")
     assert plan.dropped_jobs == {"gone": None}
 
 
-def test_schedules_that_people_made_are_left_alone() -> None:
+def test_schedules_created_by_users_are_not_touched() -> None:
     assert is_quiet(look([], on_server={"nightly": "etl", "etl-abcdef": "another", "etl-12345": "etl"}))
 
 
-def test_what_was_dropped_is_not_dropped_on_a_server_that_never_had_it() -> None:
+def test_nothing_is_deleted_on_a_server_that_never_had_it() -> None:
     known, _ = settled(directory("a"))
 
     assert look([], known, on_server={}).dropped_schedules == ()
@@ -110,10 +110,10 @@ def test_of_two_directories_with_one_id_the_first_runs() -> None:
 
     assert list(kinds(plan)) == ["A/x"]
     assert plan.twins == {"a/x": "A/x"}
-    assert plan.warnings == ("a/x has the same id as A/x, so it is not used: rename one of them",)
+    assert [warning.partition(" and ")[0] for warning in plan.warnings] == ["a/x has the same id as A/x"]
 
 
-def test_of_two_directories_with_one_id_the_one_that_is_known_goes_on() -> None:
+def test_of_two_directories_with_one_id_the_indexed_one_runs() -> None:
     known, (one,) = settled(directory("a/x"))
 
     plan = look([directory("A/x"), one], known)
@@ -122,13 +122,13 @@ def test_of_two_directories_with_one_id_the_one_that_is_known_goes_on() -> None:
     assert plan.twins == {"A/x": "a/x"}
 
 
-def test_a_new_id_is_never_one_that_is_taken() -> None:
+def test_a_new_id_is_unique() -> None:
     first = new_schedule_id("a", (), Random(7))
 
     assert new_schedule_id("a", {first}, Random(7)) != first
 
 
-def test_definitions_have_the_names_of_the_schedule_and_say_the_priority_as_people_do() -> None:
+def test_definitions_have_the_schedule_id_as_name_and_a_named_priority() -> None:
     both = definitions(pipeline("a", event=True), "x-abcdef")
 
     assert [name for name, _ in both] == ["x-abcdef", "x-abcdef-event"]

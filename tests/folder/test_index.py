@@ -1,4 +1,4 @@
-"""The index of a folder: what is saved is found again, and a corrupt one is put aside."""
+"""The index of a folder: saving, loading, and corrupt files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KNOWN = Known(
 )
 
 
-def test_what_was_saved_is_found_again(tmp_path: Path) -> None:
+def test_a_saved_index_is_loaded(tmp_path: Path) -> None:
     """By its scheduleId."""
     index = Index.load(tmp_path)
     assert index.entries == {}
@@ -45,8 +45,8 @@ def test_what_was_saved_is_found_again(tmp_path: Path) -> None:
     ["", "{", "[]", '{"version": 2}', '{"version": 1, "schedules": [{"schedule_id": 7}]}', "\udcff", "[" * 100_000],
     ids=["empty", "cut", "list", "version", "type", "binary", "deep"],
 )
-def test_a_corrupt_one_is_put_aside_and_begun_anew(tmp_path: Path, text: str) -> None:
-    """With a warning; somebody may want to look at it."""
+def test_a_corrupt_index_is_renamed_and_recreated(tmp_path: Path, text: str) -> None:
+    """With a warning; the corrupt file is kept for inspection."""
     path = tmp_path / OWN_DIRECTORY / INDEX_FILE
     path.parent.mkdir()
     path.write_text(text, encoding="utf-8", errors="surrogateescape")
@@ -60,8 +60,8 @@ def test_a_corrupt_one_is_put_aside_and_begun_anew(tmp_path: Path, text: str) ->
     assert Index.load(tmp_path).entries == {KNOWN.schedule_id: KNOWN}
 
 
-def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
-    """Neither to read nor to write."""
+def test_a_symlink_in_its_place_is_not_followed(tmp_path: Path) -> None:
+    """Neither for reading nor for writing."""
     (tmp_path / OWN_DIRECTORY).mkdir()
     (tmp_path / "target").write_text("precious")
     (tmp_path / OWN_DIRECTORY / INDEX_FILE).symlink_to(tmp_path / "target")
@@ -71,8 +71,8 @@ def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
     assert (tmp_path / "target").read_text() == "precious"
 
 
-def test_one_that_cannot_be_written_is_said(tmp_path: Path) -> None:
-    """And everything runs on."""
+def test_a_failed_write_is_logged(tmp_path: Path) -> None:
+    """Everything else continues."""
     (tmp_path / OWN_DIRECTORY).write_text("in the way")
     with capture_logs() as logs:
         assert not Index.load(tmp_path).save()

@@ -1,4 +1,4 @@
-"""One scheduler per folder: who gets the lock, who is refused, and who loses it (FLD-4)."""
+"""One scheduler per folder: acquiring, refusing and losing the lock (FLD-4)."""
 
 from __future__ import annotations
 
@@ -34,94 +34,92 @@ HERE = socket.gethostname()
 
 @pytest.fixture
 def clock() -> FrozenClock:
-    """Now, until a test lets time pass."""
+    """The current time, until a test advances it."""
     return FrozenClock(MachineClock().wall())
 
 
 @pytest.fixture
 def lock(tmp_path: Path, clock: FrozenClock) -> Iterator[FolderLock]:
-    """A lock of the folder, not yet taken."""
+    """A lock of the folder, not acquired."""
     lock = FolderLock(tmp_path, clock)
     yield lock
     lock.release()
 
 
 def left_behind(root: Path, clock: FrozenClock, *, hostname: str = HERE, pid: int, seconds_ago: float = 0) -> None:
-    """The file of somebody else."""
+    """Write the lock file of another scheduler."""
     at = clock.wall() - timedelta(seconds=seconds_ago)
     record = LockRecord(pid=pid, hostname=hostname, started_at=at, heartbeat=at)
     (root / LOCK_FILE).write_bytes(encode(record))
 
 
 def content(root: Path) -> dict[str, object]:
-    """What the file says."""
+    """Read the lock file."""
     read = json.loads((root / LOCK_FILE).read_bytes())
     assert isinstance(read, dict)
     return read
 
 
 def dead_pid() -> int:
-    """The number of a process that was."""
+    """The id of a process that has ended."""
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
     return process.pid
 
 
-# one of two
+# contention
 
 
-def test_the_file_says_who_has_the_folder_in_the_documented_form(
+def test_the_lock_file_names_the_holder_in_the_documented_format(
     tmp_path: Path, lock: FolderLock, clock: FrozenClock
 ) -> None:
-    """As seed 002 has it: four fields, times in UTC with milliseconds."""
+    """As in seed 002: four fields, times in UTC with milliseconds."""
     lock.acquire()
 
     began = written_time(clock.wall())
     assert content(tmp_path) == {"pid": os.getpid(), "hostname": HERE, "startedAt": began, "heartbeat": began}
     clock.advance(10)
-    assert lock.beat()
+    assert lock.renew()
     assert content(tmp_path)["startedAt"] == began
     assert content(tmp_path)["heartbeat"] == written_time(clock.wall())
 
 
-def test_a_second_scheduler_is_refused_with_who_has_the_folder(tmp_path: Path, lock: FolderLock) -> None:
-    """Process, host, since when, last heard of, and what to do."""
+def test_a_second_scheduler_is_refused_with_the_holder_in_the_error(tmp_path: Path, lock: FolderLock) -> None:
+    """Process, host, start, last heartbeat and a hint."""
     with holding(tmp_path) as holder:
         since = content(tmp_path)["startedAt"]
         with pytest.raises(SchedulerLockError) as refused:
             lock.acquire()
 
     words = str(refused.value)
-    assert f"process {holder.pid} on {HERE}, since {since}, last heard of" in words
+    assert f"process {holder.pid} on {HERE}, since {since}, last heartbeat" in words
     assert f"`kill {holder.pid}`" in words
 
 
-def test_a_second_scheduler_is_refused_also_if_the_file_does_not_say_who_has_it(
-    tmp_path: Path, lock: FolderLock
-) -> None:
-    """Somebody wrote into it; the kernel knows better."""
+def test_a_second_scheduler_is_refused_even_if_the_record_is_unreadable(tmp_path: Path, lock: FolderLock) -> None:
+    """The record was overwritten, but the kernel lock is held."""
     with holding(tmp_path) as holder:
         (tmp_path / LOCK_FILE).write_text("garbage")
-        with pytest.raises(SchedulerLockError, match="does not say"):
+        with pytest.raises(SchedulerLockError, match="is unreadable"):
             lock.acquire()
         assert holder.ask("beat") == "False"
 
 
-def test_a_released_folder_is_free_and_nothing_is_left(tmp_path: Path, lock: FolderLock) -> None:
+def test_a_released_folder_is_free_without_leftovers(tmp_path: Path, lock: FolderLock) -> None:
     """Releasing twice does no harm."""
     with holding(tmp_path) as holder:
         assert holder.ask("release") == "released"
         assert list(tmp_path.iterdir()) == []
         lock.acquire()
-        assert lock.beat()
+        assert lock.renew()
     lock.release()
     lock.release()
     assert list(tmp_path.iterdir()) == []
-    assert not lock.beat()
+    assert not lock.renew()
 
 
-def test_of_many_that_want_it_at_once_one_gets_it(tmp_path: Path, clock: FrozenClock) -> None:
-    """Also where the file of a dead one is in the way: each round begins with such a file, or with none."""
+def test_of_many_concurrent_schedulers_one_gets_the_lock(tmp_path: Path, clock: FrozenClock) -> None:
+    """Each round starts without a lock file, or with that of a dead process."""
     pid = dead_pid()
     for turn in range(30):
         if turn % 2:
@@ -143,15 +141,15 @@ def test_of_many_that_want_it_at_once_one_gets_it(tmp_path: Path, clock: FrozenC
             thread.join()
 
         assert len(got) == 1
-        assert got[0].beat()
+        assert got[0].renew()
         got[0].release()
 
 
-# somebody who is gone
+# dead holders
 
 
 def test_the_lock_of_a_killed_process_is_taken_over_at_once(tmp_path: Path, lock: FolderLock) -> None:
-    """Its heartbeat is a moment old, but the kernel knows that it is dead."""
+    """Its heartbeat is recent, but the kernel lock is free."""
     with holding(tmp_path) as holder:
         holder.kill()
         with capture_logs() as logs:
@@ -162,7 +160,7 @@ def test_the_lock_of_a_killed_process_is_taken_over_at_once(tmp_path: Path, lock
 
 
 def test_a_child_of_a_killed_process_does_not_keep_the_lock(tmp_path: Path, lock: FolderLock) -> None:
-    """Even one that inherits every descriptor that it can."""
+    """Even one that inherits every inheritable descriptor."""
     with holding(tmp_path) as holder:
         child = int(holder.ask("spawn"))
         try:
@@ -170,20 +168,18 @@ def test_a_child_of_a_killed_process_does_not_keep_the_lock(tmp_path: Path, lock
             lock.acquire()
         finally:
             os.kill(child, signal.SIGKILL)
-    assert lock.beat()
+    assert lock.renew()
 
 
-def test_a_number_that_another_process_has_now_is_no_holder(
-    tmp_path: Path, lock: FolderLock, clock: FrozenClock
-) -> None:
-    """Our parent lives, and never had the lock."""
+def test_a_reused_process_id_is_not_a_holder(tmp_path: Path, lock: FolderLock, clock: FrozenClock) -> None:
+    """The parent process is alive and never held the lock."""
     left_behind(tmp_path, clock, pid=os.getppid())
     lock.acquire()
-    assert lock.beat()
+    assert lock.renew()
 
 
 def test_a_kill_at_any_moment_leaves_a_file_that_parses(tmp_path: Path) -> None:
-    """Killed while it does nothing but write heartbeats."""
+    """The process is killed while it writes heartbeats in a loop."""
     for _ in range(3):
         with holding(tmp_path) as holder:
             assert holder.ask("beat on") == "beating"
@@ -193,20 +189,20 @@ def test_a_kill_at_any_moment_leaves_a_file_that_parses(tmp_path: Path) -> None:
             assert content(tmp_path)["pid"] == holder.pid
 
 
-def test_what_killed_processes_left_is_swept_away(tmp_path: Path, lock: FolderLock) -> None:
-    """A lock that was made and never got its name."""
+def test_leftovers_of_killed_processes_are_removed(tmp_path: Path, lock: FolderLock) -> None:
+    """A temporary lock file that was never renamed."""
     (tmp_path / f"{LOCK_FILE}.0123456789abcdef.new").write_text("{}")
     lock.acquire()
     assert [path.name for path in tmp_path.iterdir()] == [LOCK_FILE]
 
 
-# somebody who only seems to be gone
+# suspended holders and other hosts
 
 
-def test_a_stopped_process_keeps_the_folder_however_old_its_heartbeat(
+def test_a_stopped_process_keeps_the_lock_despite_an_old_heartbeat(
     tmp_path: Path, lock: FolderLock, clock: FrozenClock
 ) -> None:
-    """It may be continued at any moment, and would run what we ran."""
+    """It may resume at any time, and would run the same pipelines."""
     with holding(tmp_path) as holder:
         os.kill(holder.pid, signal.SIGSTOP)
         clock.advance("2h")
@@ -217,10 +213,10 @@ def test_a_stopped_process_keeps_the_folder_however_old_its_heartbeat(
 
 
 @pytest.mark.parametrize("seconds_ago", [0, 59, -3600], ids=["now", "almost a minute", "a clock that is ahead"])
-def test_another_host_that_was_heard_of_lately_keeps_the_folder(
+def test_another_host_with_a_recent_heartbeat_keeps_the_lock(
     tmp_path: Path, lock: FolderLock, clock: FrozenClock, seconds_ago: float
 ) -> None:
-    """Its kernel's lock can't be seen from here."""
+    """Its kernel lock is not visible from here."""
     left_behind(tmp_path, clock, hostname="elsewhere", pid=1, seconds_ago=seconds_ago)
     before = (tmp_path / LOCK_FILE).read_bytes()
     with pytest.raises(SchedulerLockError, match=r"process 1 on elsewhere, since .*\nhint: stop it there"):
@@ -228,17 +224,17 @@ def test_another_host_that_was_heard_of_lately_keeps_the_folder(
     assert (tmp_path / LOCK_FILE).read_bytes() == before
 
 
-def test_another_host_that_is_silent_for_a_minute_loses_the_folder(
+def test_another_host_without_a_heartbeat_for_a_minute_loses_the_lock(
     tmp_path: Path, lock: FolderLock, clock: FrozenClock
 ) -> None:
-    """Its process may well live: it sees that its lock is replaced."""
+    """Its process may be alive: it detects that its lock was replaced."""
     left_behind(tmp_path, clock, hostname="elsewhere", pid=1, seconds_ago=60)
     with capture_logs() as logs:
         lock.acquire()
     assert [entry["because"] for entry in logs] == ["its heartbeat is old"]
 
 
-# no lock of ours
+# invalid lock files
 
 
 @pytest.mark.parametrize(
@@ -257,7 +253,7 @@ def test_another_host_that_is_silent_for_a_minute_loses_the_folder(
     ids=["empty", "cut", "binary", "list", "number", "wrong type", "no time zone", "deep", "large"],
 )
 def test_garbage_is_replaced_with_a_warning(tmp_path: Path, lock: FolderLock, garbage: bytes) -> None:
-    """It is not written into: another name of the same file keeps what it says."""
+    """It is replaced, not overwritten: a hard link to it keeps its content."""
     (tmp_path / LOCK_FILE).write_bytes(garbage)
     (tmp_path / "other").hardlink_to(tmp_path / LOCK_FILE)
     with capture_logs() as logs:
@@ -282,10 +278,10 @@ def _link(path: Path) -> None:
     ],
     ids=["link", "dangling link", "directory", "pipe"],
 )
-def test_what_is_no_file_is_refused_and_not_touched(
+def test_a_lock_that_is_not_a_regular_file_is_refused_and_not_touched(
     tmp_path: Path, lock: FolderLock, make: Callable[[Path], None], what: str
 ) -> None:
-    """Nobody can make us write somewhere else, or wait for ever."""
+    """A link or pipe can't redirect the write, or block it."""
     make(tmp_path / LOCK_FILE)
     before = sorted(tmp_path.iterdir())
     with pytest.raises(Refused, match=f"{LOCK_FILE} is {what}"):
@@ -295,26 +291,26 @@ def test_what_is_no_file_is_refused_and_not_touched(
         assert (tmp_path / "target").read_text() == "precious"
 
 
-def test_a_folder_that_is_not_there_is_refused(tmp_path: Path, clock: FrozenClock) -> None:
-    """As is a file in its place."""
+def test_a_missing_folder_is_refused(tmp_path: Path, clock: FrozenClock) -> None:
+    """So is a regular file in its place."""
     (tmp_path / "file").write_text("")
     for name in ("nothing", "file"):
         with pytest.raises(Refused, match=f"{name} is not a directory"):
             FolderLock(tmp_path / name, clock).acquire()
 
 
-def test_a_folder_that_we_may_only_read_is_refused(clock: FrozenClock) -> None:
-    """With what to do about it."""
+def test_a_read_only_folder_is_refused(clock: FrozenClock) -> None:
+    """With a hint."""
     with shared_folder() as folder:
         folder.chmod(0o555)
         with (
             without_privileges(),
-            pytest.raises(Refused, match=r"can't be written to \(Permission denied\)(.|\n)*hint: "),
+            pytest.raises(Refused, match=r"is not writable \(Permission denied\)(.|\n)*hint: "),
         ):
             FolderLock(folder, clock).acquire()
 
 
-def test_who_has_a_folder_that_we_may_only_read_is_said_too(clock: FrozenClock) -> None:
+def test_the_holder_of_a_read_only_folder_is_named(clock: FrozenClock) -> None:
     """Another user runs the scheduler there."""
     with shared_folder() as folder, holding(folder) as holder:
         folder.chmod(0o555)
@@ -323,41 +319,39 @@ def test_who_has_a_folder_that_we_may_only_read_is_said_too(clock: FrozenClock) 
             FolderLock(folder, clock).acquire()
 
 
-# a lock that is lost
+# lost locks
 
 
-def test_a_holder_sees_that_its_lock_was_removed(tmp_path: Path, lock: FolderLock) -> None:
-    """And leaves alone what another one made there."""
+def test_a_holder_detects_that_its_lock_was_removed(tmp_path: Path, lock: FolderLock) -> None:
+    """It does not touch the new lock."""
     lock.acquire()
     (tmp_path / LOCK_FILE).unlink()
-    assert not lock.beat()
+    assert not lock.renew()
 
     with holding(tmp_path) as holder:
-        assert not lock.beat()
+        assert not lock.renew()
         lock.release()
         assert content(tmp_path)["pid"] == holder.pid
         assert holder.ask("beat") == "True"
 
 
-def test_a_holder_sees_that_somebody_else_wrote_into_its_lock(
-    tmp_path: Path, lock: FolderLock, clock: FrozenClock
-) -> None:
-    """A program that knows the format, and not our rules: it has the folder now, and its file stays."""
+def test_a_holder_detects_that_its_record_was_overwritten(tmp_path: Path, lock: FolderLock, clock: FrozenClock) -> None:
+    """A program that ignores the kernel lock takes the folder, and its file stays."""
     lock.acquire()
     left_behind(tmp_path, clock, hostname="elsewhere", pid=7)
-    assert not lock.beat()
+    assert not lock.renew()
     lock.release()
     assert content(tmp_path)["hostname"] == "elsewhere"
 
 
-def test_a_folder_that_was_removed_ends_the_lock(tmp_path: Path, clock: FrozenClock) -> None:
-    """Releasing it then is no error."""
+def test_removing_the_folder_ends_the_lock(tmp_path: Path, clock: FrozenClock) -> None:
+    """Releasing it then is not an error."""
     (tmp_path / "folder").mkdir()
     lock = FolderLock(tmp_path / "folder", clock)
     lock.acquire()
     (tmp_path / "folder" / LOCK_FILE).unlink()
     (tmp_path / "folder").rmdir()
-    assert not lock.beat()
+    assert not lock.renew()
     lock.release()
 
 
@@ -366,7 +360,7 @@ def test_a_folder_that_was_removed_ends_the_lock(tmp_path: Path, clock: FrozenCl
 
 @pytest.fixture
 def without_locks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file system that knows no kernel's locks."""
+    """A file system without kernel locks."""
 
     def refuse(_file: int, _how: int) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
@@ -375,10 +369,10 @@ def without_locks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("without_locks")
-def test_without_kernel_locks_the_heartbeat_and_the_process_decide(
+def test_without_kernel_locks_heartbeat_and_process_decide(
     tmp_path: Path, lock: FolderLock, clock: FrozenClock
 ) -> None:
-    """It is said once. A living process keeps the folder, a dead one and one that is younger than the lock do not."""
+    """Logged once. A live process keeps the lock; a dead one, or one younger than the lock, does not."""
     with holding(tmp_path) as holder:
         with pytest.raises(SchedulerLockError, match=f"process {holder.pid}"):
             lock.acquire()
@@ -394,5 +388,5 @@ def test_without_kernel_locks_the_heartbeat_and_the_process_decide(
     with capture_logs() as logs:
         other.acquire()
     assert [entry["event"] for entry in logs] == ["lock.by_heartbeat_only", "lock.taken_over"]
-    assert other.beat()
+    assert other.renew()
     other.release()

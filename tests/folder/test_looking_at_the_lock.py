@@ -1,4 +1,4 @@
-"""Whether a scheduler runs a folder, for somebody who only looks."""
+"""Read-only check whether a scheduler runs a folder."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ NOW = MachineClock().wall()
 
 
 def left_behind(root: Path, hostname: str, pid: int) -> None:
-    """The file of a scheduler that was heard of half a minute ago."""
+    """The lock file of a scheduler whose last heartbeat is half a minute old."""
     at = NOW - 30 * SECONDS
     (root / LOCK_FILE).write_bytes(encode(LockRecord(pid=pid, hostname=hostname, started_at=at, heartbeat=at)))
 
 
-def test_a_folder_is_run_while_the_lock_is_held_and_the_lock_is_left_alone(tmp_path: Path) -> None:
+def test_a_folder_is_locked_while_the_lock_is_held_and_checking_does_not_touch_it(tmp_path: Path) -> None:
     lock = FolderLock(tmp_path, FrozenClock(NOW))
     assert not is_held(tmp_path, NOW)
     lock.acquire()
     before = (tmp_path / LOCK_FILE).read_bytes()
 
     assert is_held(tmp_path, NOW + timedelta(days=1)), "however long it was silent"
-    assert ((tmp_path / LOCK_FILE).read_bytes(), lock.beat()) == (before, True)
+    assert ((tmp_path / LOCK_FILE).read_bytes(), lock.renew()) == (before, True)
     lock.release()
     assert not is_held(tmp_path, NOW)
 
 
 @pytest.mark.processes
-def test_a_process_that_is_gone_runs_nothing_also_if_nobody_has_asked_how_it_ended(tmp_path: Path) -> None:
+def test_a_zombie_process_does_not_hold_the_lock(tmp_path: Path) -> None:
     process = subprocess.Popen([sys.executable, "-c", ""], stdout=subprocess.PIPE)
     assert process.stdout is not None
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
@@ -52,14 +52,14 @@ def test_a_process_that_is_gone_runs_nothing_also_if_nobody_has_asked_how_it_end
 
 
 @pytest.mark.processes
-def test_a_number_that_another_process_has_now_means_nothing(tmp_path: Path) -> None:
+def test_a_reused_process_id_does_not_hold_the_lock(tmp_path: Path) -> None:
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
         left_behind(tmp_path, socket.gethostname(), process.pid)
 
         assert not is_held(tmp_path, NOW)
 
 
-def test_of_another_host_the_heartbeat_counts(tmp_path: Path) -> None:
+def test_the_heartbeat_of_another_host_counts(tmp_path: Path) -> None:
     left_behind(tmp_path, "elsewhere", 1)
 
     assert is_held(tmp_path, NOW)
@@ -67,7 +67,7 @@ def test_of_another_host_the_heartbeat_counts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("garbage", ["", "garbage", "{}", "x" * 10_000])
-def test_garbage_is_nobody(tmp_path: Path, garbage: str) -> None:
+def test_a_garbage_record_has_no_holder(tmp_path: Path, garbage: str) -> None:
     (tmp_path / LOCK_FILE).write_text(garbage)
 
     assert not is_held(tmp_path, NOW)

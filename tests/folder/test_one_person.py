@@ -1,4 +1,4 @@
-"""A server for one person has nobody to be fair to: no grants, no limits on requests."""
+"""A standalone server has one user: no P0 grants, no rate limits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mainspring.app.standalone import RATES, Standalone, StandaloneSettings
 pytestmark = pytest.mark.processes
 
 
-async def test_one_person_asks_for_p0_and_asks_as_often_as_it_likes(tmp_path: Path) -> None:
+async def test_the_standalone_server_allows_p0_and_has_no_rate_limits(tmp_path: Path) -> None:
     async with Standalone(StandaloneSettings(directory=tmp_path / "kept", port=0)) as box:
         await box.client.submit_job({"name": "urgent", "tasks": [{"name": "only"}]})
         run = await box.client.submit("urgent", priority="P0")

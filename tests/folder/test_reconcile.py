@@ -1,4 +1,4 @@
-"""What follows from changes of a folder: every row of the table of changes (FLD-3, FLD-5)."""
+"""Plans for changes of a folder: every row of the table of changes (FLD-3, FLD-5)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mainspring.folder.reconcile import Kind, Plan, unscheduled
 from tests.folder.worlds import broken, directory, ids, is_quiet, kinds, known_after, look, pipeline, settled
 
 
-def test_a_new_directory_gets_an_id_of_its_own_and_is_applied() -> None:
+def test_a_new_directory_gets_a_new_id_and_is_applied() -> None:
     plan = look([directory("report")])
 
     (identity,) = plan.identities
@@ -21,7 +21,7 @@ def test_a_new_directory_gets_an_id_of_its_own_and_is_applied() -> None:
     assert plan.wanted[0].is_missing
 
 
-def test_what_has_not_changed_is_not_applied_again() -> None:
+def test_unchanged_pipelines_are_not_applied_again() -> None:
     known, directories = settled(directory("a"), directory("b"), directory("c", read=pipeline("c", scheduled=False)))
 
     assert is_quiet(look(directories, known))
@@ -39,14 +39,14 @@ def test_an_edit_is_applied_to_the_same_schedule() -> None:
     assert not plan.dropped_jobs
 
 
-def test_other_notices_are_applied_too() -> None:
+def test_changed_notifications_are_applied_too() -> None:
     known, (one,) = settled(directory("a"))
     told = replace(pipeline("a"), notices=(Notice(url="https://example.org", events=("run.failed",)),))
 
     assert look([replace(one, pipeline=told)], known).wanted
 
 
-def test_a_file_that_breaks_keeps_its_last_good_version_running() -> None:
+def test_a_broken_file_keeps_its_last_valid_version_running() -> None:
     known, (one,) = settled(directory("a"))
 
     plan = look([broken("a", one.claim)], known)
@@ -54,25 +54,25 @@ def test_a_file_that_breaks_keeps_its_last_good_version_running() -> None:
     assert plan == Plan()
 
 
-def test_a_file_that_breaks_keeps_its_job_when_it_has_no_schedule() -> None:
+def test_a_broken_file_without_a_schedule_keeps_its_job() -> None:
     known, _ = settled(directory("a", read=pipeline("a", scheduled=False)))
 
     assert look([broken("a")], known) == Plan()
 
 
-def test_a_file_that_breaks_and_loses_its_state_file_stays_as_it_is() -> None:
+def test_a_broken_file_without_its_state_file_stays_unchanged() -> None:
     known, _ = settled(directory("a"))
 
     assert look([broken("a")], known) == Plan()
 
 
-def test_a_file_that_is_fixed_without_a_change_is_not_applied_again() -> None:
+def test_a_file_fixed_without_a_change_is_not_applied_again() -> None:
     known, directories = settled(directory("a"))
 
     assert is_quiet(look(directories, known))
 
 
-def test_a_file_that_was_broken_from_the_beginning_gets_its_schedule_when_it_is_fixed() -> None:
+def test_a_file_broken_from_the_start_gets_its_schedule_when_fixed() -> None:
     assert look([broken("a")]) == Plan()
     assert kinds(look([directory("a")])) == {"a": Kind.NEW}
 
@@ -91,13 +91,13 @@ def test_a_directory_that_moves_keeps_its_schedule_and_leaves_its_old_job() -> N
     assert not plan.warnings
 
 
-def test_a_directory_that_moves_and_breaks_stays_as_it_was() -> None:
+def test_a_directory_that_moves_and_breaks_stays_unchanged() -> None:
     known, (one,) = settled(directory("old"))
 
     assert look([broken("new", one.claim)], known) == Plan()
 
 
-def test_two_directories_that_change_places_take_their_schedules_along() -> None:
+def test_two_swapped_directories_keep_their_schedules() -> None:
     known, (a, b) = settled(directory("a"), directory("b"))
 
     plan = look([directory("a", b.claim), directory("b", a.claim)], known)
@@ -108,7 +108,7 @@ def test_two_directories_that_change_places_take_their_schedules_along() -> None
     assert not plan.dropped_schedules
 
 
-def test_a_copy_gets_a_schedule_of_its_own_and_the_first_keeps_its() -> None:
+def test_a_copy_gets_a_new_schedule_and_the_original_keeps_its_own() -> None:
     known, (one,) = settled(directory("b"))
 
     plan = look([directory("a", one.claim), one], known)
@@ -120,7 +120,7 @@ def test_a_copy_gets_a_schedule_of_its_own_and_the_first_keeps_its() -> None:
     assert "a is a copy of b/pipeline.yaml" in plan.warnings[0]
 
 
-def test_of_a_directory_that_moved_and_was_copied_one_is_the_schedule() -> None:
+def test_of_a_directory_that_moved_and_was_copied_one_keeps_the_schedule() -> None:
     known, (one,) = settled(directory("old"))
 
     plan = look([directory("x", one.claim), directory("y", one.claim)], known)
@@ -137,7 +137,7 @@ def test_a_copy_of_a_broken_directory_does_not_take_its_schedule() -> None:
     assert not plan.forgotten
 
 
-def test_a_pipeline_that_is_deleted_leaves_nothing() -> None:
+def test_a_deleted_pipeline_leaves_nothing() -> None:
     known, (one, other) = settled(directory("a"), directory("b"))
 
     plan = look([other], known)
@@ -149,7 +149,7 @@ def test_a_pipeline_that_is_deleted_leaves_nothing() -> None:
     assert not plan.archived
 
 
-def test_a_job_is_deleted_in_the_tenant_that_its_file_named() -> None:
+def test_a_job_is_deleted_in_the_tenant_of_its_file() -> None:
     known, (one,) = settled(directory("a"))
     assert one.claim is not None
 
@@ -158,7 +158,7 @@ def test_a_job_is_deleted_in_the_tenant_that_its_file_named() -> None:
     assert plan.dropped_jobs == {"a": "acme"}
 
 
-def test_a_pipeline_without_a_schedule_that_is_deleted_leaves_no_job() -> None:
+def test_deleting_a_pipeline_without_a_schedule_deletes_its_job() -> None:
     known, _ = settled(directory("a", read=pipeline("a", scheduled=False)))
 
     plan = look([], known)
@@ -168,7 +168,7 @@ def test_a_pipeline_without_a_schedule_that_is_deleted_leaves_no_job() -> None:
     assert not plan.deserted
 
 
-def test_what_was_below_a_directory_that_can_not_be_looked_at_stays() -> None:
+def test_pipelines_below_an_unreadable_directory_are_kept() -> None:
     known, (_, other) = settled(directory("a/x"), directory("b"))
 
     assert is_quiet(look([other], known, unseen=("a",)))
@@ -177,7 +177,7 @@ def test_what_was_below_a_directory_that_can_not_be_looked_at_stays() -> None:
     assert look([], known, unseen=("a",)).forgotten == (other.claim,)
 
 
-def test_a_schedule_that_is_taken_away_is_deleted_and_its_state_archived() -> None:
+def test_a_removed_schedule_is_deleted_and_its_state_archived() -> None:
     known, (one,) = settled(directory("a"))
 
     plan = look([replace(one, pipeline=pipeline("a", scheduled=False))], known)
@@ -190,7 +190,7 @@ def test_a_schedule_that_is_taken_away_is_deleted_and_its_state_archived() -> No
     assert [(wanted.identity.schedule_id, wanted.names) for wanted in plan.wanted] == [(unscheduled("a"), ())]
 
 
-def test_a_schedule_that_comes_back_is_taken_up_from_the_archive() -> None:
+def test_a_schedule_that_returns_is_restored_from_the_archive() -> None:
     known, _ = settled(directory("a", read=pipeline("a", scheduled=False)))
 
     plan = look([directory("a", "a-0a0a0a", is_restored=True)], known)
@@ -202,7 +202,7 @@ def test_a_schedule_that_comes_back_is_taken_up_from_the_archive() -> None:
     assert not plan.dropped_schedules
 
 
-def test_an_event_beside_the_cron_comes_and_goes_with_its_line() -> None:
+def test_an_event_trigger_beside_the_cron_is_added_and_removed_with_its_line() -> None:
     known, (one,) = settled(directory("a"))
 
     both = look([replace(one, pipeline=pipeline("a", event=True))], known)

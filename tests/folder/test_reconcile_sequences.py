@@ -1,6 +1,6 @@
-"""Whatever people do to a folder, in whatever order: each schedule on the server belongs to one directory.
+"""After any sequence of changes of a folder, each schedule on the server belongs to one directory.
 
-A folder, an index and a server are played here, as simply as can be; what is decided is decided by `reconcile`.
+Folder, index and server are minimal fakes; the decisions are those of `reconcile`.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ class Played:
         self.is_scheduled = True
         self.has_event = False
         self.state: tuple[str, str, int] | None = None
-        """scheduleId, pipelineId and total, as its state file says."""
+        """scheduleId, pipelineId and total, from its state file."""
         self.archive: tuple[str, str, int] | None = None
         self.is_corrupt = False
 
     def copy(self) -> Played:
-        """The same, elsewhere."""
+        """The archived state file."""
         other = Played(self.says)
         other.__dict__.update(self.__dict__)
         return other
 
 
 class Folder(RuleBasedStateMachine):
-    """People do things; now and then somebody looks."""
+    """Users change the folder; the scheduler syncs now and then."""
 
     @initialize(seed=integers(0, 2**32))
     def begin(self, seed: int) -> None:
@@ -55,7 +55,7 @@ class Folder(RuleBasedStateMachine):
         self.totals: dict[str, int] = {}
         self.says = 0
 
-    # what people do
+    # user actions
 
     @rule(path=paths)
     def create(self, path: str) -> None:
@@ -107,7 +107,7 @@ class Folder(RuleBasedStateMachine):
                 if is_its and one.state is not None and one.state[0] == key:
                     one.state = (key, one.state[1], self.totals[key])
 
-    # what the scheduler does
+    # scheduler actions
 
     @rule()
     def look(self) -> None:
@@ -221,7 +221,7 @@ class Folder(RuleBasedStateMachine):
         owned = {one.state[0] for one in self.directories.values() if one.state is not None}
         for name, job in self.server.items():
             base = name.removesuffix("-event")
-            assert base in owned or name in kept, f"{name} belongs to nobody"
+            assert base in owned or name in kept, f"{name} has no owner"
             if base in owners:
                 assert [job] == owners[base], f"{name} runs the job of another directory"
         for path, one in self.directories.items():

@@ -1,4 +1,4 @@
-"""Result files: one for each run, none lost to another, and not more than are wanted."""
+"""Result files: one per run, never overwritten by another run, limited in number."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ T0 = datetime(2026, 1, 26, 14, 0, tzinfo=UTC)
 
 
 def write(directory: Path, run: str, at: datetime = T0) -> str | None:
-    """Write the result of a run that began then."""
+    """Write the result of a run with this start."""
     record = RunRecord(started_at=at, completed_at=at, success=True)
     return write_result(directory, result_of(run, "a", "SUCCEEDED", record, {"load": {"rows": 3}}))
 
 
-def test_a_result_is_named_by_when_its_run_began(tmp_path: Path) -> None:
+def test_a_result_file_is_named_by_the_start_of_its_run(tmp_path: Path) -> None:
     assert write(tmp_path, "run_1") == ".results/2026-01-26T14-00-00.json"
 
     said = msgspec.json.decode((tmp_path / RESULTS / "2026-01-26T14-00-00.json").read_bytes())
@@ -33,7 +33,7 @@ def test_a_result_is_named_by_when_its_run_began(tmp_path: Path) -> None:
     }
 
 
-def test_two_runs_of_one_second_have_two_files_and_one_run_has_one(tmp_path: Path) -> None:
+def test_two_runs_in_one_second_have_two_files_and_one_run_has_one(tmp_path: Path) -> None:
     first, second = write(tmp_path, "run_1"), write(tmp_path, "run_2")
 
     assert first != second
@@ -41,7 +41,7 @@ def test_two_runs_of_one_second_have_two_files_and_one_run_has_one(tmp_path: Pat
     assert write(tmp_path, "run_2") == second
 
 
-def test_a_file_of_somebody_else_in_that_place_is_left_alone(tmp_path: Path) -> None:
+def test_an_unrelated_file_with_that_name_is_kept(tmp_path: Path) -> None:
     (tmp_path / RESULTS).mkdir()
     other = tmp_path / RESULTS / "2026-01-26T14-00-00.json"
     other.write_text("mine")
@@ -63,7 +63,7 @@ def test_only_the_latest_are_kept_and_nothing_else_is_touched(tmp_path: Path) ->
     assert left[-1] == "notes.txt"
 
 
-def test_a_directory_that_can_not_be_written_to_stops_nobody(tmp_path: Path) -> None:
+def test_a_read_only_directory_does_not_stop_the_run(tmp_path: Path) -> None:
     (tmp_path / RESULTS).write_text("a file in the way")
 
     assert write(tmp_path, "run_1") is None

@@ -1,4 +1,4 @@
-"""Runs that a person retries: each is counted as it ended last."""
+"""Manually retried runs are counted with their last result."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tests.folder.views import T0, at, counted, record, run
 
 
 def retried(generation: int = 2, id: str = "run_0", begins: float = 0, **more: object) -> RunView:
-    """A run that a person retried."""
+    """A manually retried run."""
     return replace(run(id, begins=begins), generation=generation, **more)
 
 
-def test_a_retried_run_takes_its_own_place_and_the_last_failure_stays() -> None:
+def test_a_retried_run_replaces_its_record_and_the_last_failure_stays() -> None:
     tally = counted(record(0, success=False, duration=100), record(10, duration=200))
 
     once = state_view.count(tally, retried(), record(0, duration=400), most=50)
@@ -42,7 +42,7 @@ def test_a_success_that_is_retried_and_fails_is_a_failure() -> None:
     assert (stats.total_runs, stats.successful_runs, stats.failed_runs, stats.last_failure) == (1, 0, 1, at(0))
 
 
-def test_a_retried_run_whose_first_end_nobody_saw_is_counted() -> None:
+def test_a_retried_run_whose_first_end_was_not_counted_is_counted() -> None:
     stats = state_view.count(counted(record(0)), retried(id="run_1", begins=10), record(10), most=50).stats
 
     assert (stats.total_runs, stats.successful_runs) == (2, 2)
@@ -68,7 +68,7 @@ def test_a_retried_run_that_only_the_file_counted_is_corrected_and_no_total_fall
     assert again.stats == ScheduleStats()
 
 
-def test_how_long_a_retried_run_took_is_without_the_time_before_the_retry() -> None:
+def test_the_duration_of_a_retried_run_excludes_the_time_before_the_retry() -> None:
     ended = retried(adopted_at=at(3_600), ended_at=at(3_602))
 
     made = state_view.record_of(ended, Outcome())

@@ -1,4 +1,4 @@
-"""Groups that several pipelines of a folder name are defined on the server before their jobs (PLC-12)."""
+"""Concurrency groups of pipelines are defined on the server before their jobs (PLC-12)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ TASKS = "tasks: [{id: a, run: 'true'}]\n"
 
 
 def pipeline(name: str, group: str, tenant: str = "") -> Pipeline:
-    """A pipeline that is counted in a group."""
+    """A pipeline in a concurrency group."""
     said = f"tenant: {tenant}\n" if tenant else ""
     return read_pipeline(f"name: {name}\n{said}concurrency: {{{group}}}\n{TASKS}", f"{name}.yaml")
 
 
-def test_of_files_that_differ_the_smallest_counts() -> None:
-    """And a file that says no number defines nothing."""
+def test_if_files_differ_the_smallest_limit_applies() -> None:
+    """A file without a limit defines no group."""
     files = [
         pipeline("a", "group: etl, max: 3"), pipeline("b", "group: etl, max: 2"), pipeline("c", "group: etl"),
         pipeline("d", "group: d, max: 5"), pipeline("e", "group: etl, max: 1", tenant="other"),
@@ -30,8 +30,8 @@ def test_of_files_that_differ_the_smallest_counts() -> None:
 
 
 @pytest.mark.processes
-async def test_a_folder_defines_its_groups_and_follows_their_files(tmp_path: Path) -> None:
-    """The group is there when the job is, and is changed with its file."""
+async def test_groups_are_defined_and_updated_from_files(tmp_path: Path) -> None:
+    """The group exists when the job is created, and is updated with the file."""
     file = tmp_path / "load" / "pipeline.yaml"
     file.parent.mkdir()
     file.write_text(f"name: load\nconcurrency: {{group: etl, max: 2}}\n{TASKS}")

@@ -1,4 +1,4 @@
-"""A folder and its server: what begins, what runs, and what the state files say of it."""
+"""A folder and its server: start, runs and state files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.folder.house import living, put, state, text
 pytestmark = pytest.mark.processes
 
 
-async def test_a_folder_begins_with_all_that_can_be_used(tmp_path: Path) -> None:
+async def test_all_valid_pipelines_are_loaded_at_start(tmp_path: Path) -> None:
     put(tmp_path, "reports/daily", text(name="Daily Report"))
     put(tmp_path, "by-hand", text(cron=None))
     put(tmp_path, "wrong", text().replace("cron", "corn"))
@@ -38,7 +38,7 @@ async def test_a_folder_begins_with_all_that_can_be_used(tmp_path: Path) -> None
         assert house.events == []
 
 
-async def test_a_run_is_told_of_and_is_in_the_state_file_by_then(tmp_path: Path) -> None:
+async def test_a_run_is_in_the_state_file_before_its_event(tmp_path: Path) -> None:
     directory = put(tmp_path, "a", text())
 
     async with living(tmp_path) as house:
@@ -62,7 +62,7 @@ async def test_a_run_is_told_of_and_is_in_the_state_file_by_then(tmp_path: Path)
         assert house.source.find("a").state.stats.total_runs == 1
 
 
-async def test_each_failed_try_is_told_of_and_between_tries_the_status_is_error(tmp_path: Path) -> None:
+async def test_each_failed_attempt_emits_an_event_and_the_status_between_attempts_is_error(tmp_path: Path) -> None:
     retry = "  retryPolicy: {maxRetries: 2, retryDelayMs: 700}\n"
     put(tmp_path, "a", text(run="exit 3", more=retry))
 
@@ -87,7 +87,7 @@ async def test_each_failed_try_is_told_of_and_between_tries_the_status_is_error(
         assert [event.event for event in house.events] == ["execution:start", "execution:error", "execution:error"]
 
 
-async def test_a_run_that_a_person_retries_is_counted_as_it_ended_last(tmp_path: Path) -> None:
+async def test_a_manually_retried_run_is_counted_with_its_last_result(tmp_path: Path) -> None:
     directory = put(tmp_path, "a", text(run="test -e mended", more="  retryPolicy: {maxRetries: 1}\n"))
 
     async with living(tmp_path) as house:
@@ -137,7 +137,7 @@ async def test_pause_and_resume_are_in_the_state_file(tmp_path: Path) -> None:
         assert state(tmp_path, "a")["nextRun"] is not None
 
 
-async def test_totals_go_on_after_a_restart_and_nothing_is_applied_again(tmp_path: Path) -> None:
+async def test_totals_survive_a_restart_and_nothing_is_applied_again(tmp_path: Path) -> None:
     put(tmp_path, "a", text())
     async with living(tmp_path) as house:
         await house.run_now("a")
@@ -154,10 +154,10 @@ async def test_totals_go_on_after_a_restart_and_nothing_is_applied_again(tmp_pat
 
 
 @pytest.mark.parametrize("begins_with_an_index", [True, False])
-async def test_a_run_that_ended_while_nobody_watched_is_counted_once(
+async def test_a_run_that_ended_while_no_scheduler_ran_is_counted_once(
     tmp_path: Path, begins_with_an_index: bool
 ) -> None:
-    """Two processes are killed: one after a run, and one before it has counted that."""
+    """Two processes are killed: one after a run, and one before it counted that run."""
     put(tmp_path, "a", text())
     if begins_with_an_index:
         async with living(tmp_path) as house:
@@ -176,7 +176,7 @@ async def test_a_run_that_ended_while_nobody_watched_is_counted_once(
 
 
 async def test_a_state_file_that_is_ahead_of_the_index_never_goes_back(tmp_path: Path) -> None:
-    """The index is lost with what it counted last; the server still knows."""
+    """The index is lost; the server still has the runs."""
     put(tmp_path, "a", text())
     index = tmp_path / OWN_DIRECTORY / "folder.json"
     async with living(tmp_path) as house:
@@ -194,7 +194,7 @@ async def test_a_state_file_that_is_ahead_of_the_index_never_goes_back(tmp_path:
 
 
 @pytest.mark.parametrize("lost", ["state file", "index", "both", "everything but the state file"])
-async def test_what_is_lost_is_made_again_from_what_is_left(tmp_path: Path, lost: str) -> None:
+async def test_lost_files_are_recreated(tmp_path: Path, lost: str) -> None:
     put(tmp_path, "a", text())
     async with living(tmp_path) as house:
         await house.run_now("a")
@@ -216,7 +216,7 @@ async def test_what_is_lost_is_made_again_from_what_is_left(tmp_path: Path, lost
         assert any("is missing" in warning for warning in house.beginning.warnings) is (lost == "state file")
 
 
-async def test_an_import_makes_up_for_the_window_that_was_missed_and_for_no_other(tmp_path: Path) -> None:
+async def test_an_import_runs_only_the_missed_window(tmp_path: Path) -> None:
     directory = put(tmp_path, "a", text(cron="0 * * * *"))
     (directory / STATE_FILE).write_text(
         '{"version": 1, "scheduleId": "a-a1b2c3", "pipelineId": "a", "status": "idle", "enabled": true,'
@@ -235,7 +235,7 @@ async def test_an_import_makes_up_for_the_window_that_was_missed_and_for_no_othe
         assert outcomes.count(("ran", True)) == 1
 
 
-async def test_what_a_person_paused_stays_paused_on_a_new_database(tmp_path: Path) -> None:
+async def test_a_paused_schedule_stays_paused_on_a_new_database(tmp_path: Path) -> None:
     put(tmp_path, "a", text(cron="* * * * * *", run="sleep 100"))
     async with living(tmp_path) as house:
         schedule_id = house.source.find("a").schedule_id
@@ -251,7 +251,7 @@ async def test_what_a_person_paused_stays_paused_on_a_new_database(tmp_path: Pat
         assert [fire async for fire in house.client.fires(house.source.find("a").schedule_id)] == []
 
 
-async def test_a_schedule_is_found_by_a_beginning_and_a_misspelling_is_answered_with_a_suggestion(
+async def test_a_schedule_is_found_by_prefix_and_a_typo_gets_a_suggestion(
     tmp_path: Path,
 ) -> None:
     for name in ("report", "reports.daily", "sync"):
@@ -260,7 +260,7 @@ async def test_a_schedule_is_found_by_a_beginning_and_a_misspelling_is_answered_
     async with living(tmp_path, watches=False) as house:
         assert house.source.find("report").pipeline_id == "report"
         assert house.source.find("sy").pipeline_id == "sync"
-        with pytest.raises(NotFound, match="the beginning of 2 schedules"):
+        with pytest.raises(NotFound, match="ambiguous, 2 schedules match"):
             house.source.find("rep")
         with pytest.raises(NotFound, match="did you mean sync"):
             house.source.find("syncs")

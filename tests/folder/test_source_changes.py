@@ -1,4 +1,4 @@
-"""A folder that changes while its schedules are in use: the table of changes, on a real server (FLD-3, FLD-5)."""
+"""Changes of a folder at runtime: the table of changes, on a real server (FLD-3, FLD-5)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def test_edit_break_and_fix(tmp_path: Path) -> None:
         assert (await house.client.schedule(house.source.find("b").schedule_id)).version == other
 
 
-async def test_what_only_the_server_can_refuse_is_said_with_its_line(tmp_path: Path) -> None:
+async def test_a_refusal_by_the_server_is_reported_with_its_line(tmp_path: Path) -> None:
     async with living(tmp_path) as house:
         too_much = text().replace('"}', '", resources: {memory: 2000TiB}}')
         put(tmp_path, "a", too_much)
@@ -57,7 +57,7 @@ async def test_what_only_the_server_can_refuse_is_said_with_its_line(tmp_path: P
         assert not (tmp_path / "a" / STATE_FILE).exists()
 
 
-async def test_the_job_of_a_tenant_goes_with_its_file(tmp_path: Path) -> None:
+async def test_the_job_of_a_tenant_is_deleted_with_its_file(tmp_path: Path) -> None:
     put(tmp_path, "a", f"tenant: acme\n{text()}")
     put(tmp_path, "b", f"tenant: acme\n{text(cron=None)}")
     async with living(tmp_path) as house:
@@ -103,7 +103,7 @@ async def test_rename_copy_and_delete(tmp_path: Path) -> None:
         assert house.source.schedules() == []
 
 
-async def test_a_schedule_that_goes_and_comes_back_keeps_its_past(tmp_path: Path) -> None:
+async def test_a_schedule_that_is_removed_and_returns_keeps_its_history(tmp_path: Path) -> None:
     put(tmp_path, "a", text())
     async with living(tmp_path) as house:
         first = house.source.find("a").schedule_id
@@ -124,14 +124,14 @@ async def test_a_schedule_that_goes_and_comes_back_keeps_its_past(tmp_path: Path
         assert state(tmp_path, "a")["stats"]["totalRuns"] == 2
 
 
-async def test_a_state_file_that_somebody_spoils_is_made_again(tmp_path: Path) -> None:
+async def test_a_corrupted_state_file_is_recreated(tmp_path: Path) -> None:
     put(tmp_path, "a", text())
     async with living(tmp_path) as house:
         await house.source.caught_up()
         before = state(tmp_path, "a")
 
         (tmp_path / "a" / STATE_FILE).write_text('{"version": 1, "sched')
-        assert "can't be used" in (await house.told("warning")).message
+        assert "is invalid" in (await house.told("warning")).message
         assert state(tmp_path, "a") == before
 
         (tmp_path / "a" / STATE_FILE).unlink()
@@ -139,7 +139,7 @@ async def test_a_state_file_that_somebody_spoils_is_made_again(tmp_path: Path) -
         assert state(tmp_path, "a") == before
 
 
-async def test_who_is_told_follows_the_file(tmp_path: Path) -> None:
+async def test_notifications_follow_the_file(tmp_path: Path) -> None:
     tell = "  notify:\n    on_failure: http://127.0.0.1:9/{}\n"
     put(tmp_path, "a", text(more=tell.format("one")))
     async with living(tmp_path) as house:
@@ -160,7 +160,7 @@ async def test_who_is_told_follows_the_file(tmp_path: Path) -> None:
         assert [one async for one in house.client.webhooks()] == []
 
 
-async def test_pipelines_that_wait_for_each_other_are_refused_and_run_when_that_is_mended(tmp_path: Path) -> None:
+async def test_an_after_cycle_is_refused_and_runs_once_fixed(tmp_path: Path) -> None:
     put(tmp_path, "alone", text())
     put(tmp_path, "one", text(more="  after: two\n"))
     async with living(tmp_path) as house:
@@ -175,7 +175,7 @@ async def test_pipelines_that_wait_for_each_other_are_refused_and_run_when_that_
         assert await house.server_jobs() == {"alone", "one", "two"}
 
 
-async def test_another_tenant_takes_everything_along(tmp_path: Path) -> None:
+async def test_changing_the_tenant_moves_everything(tmp_path: Path) -> None:
     put(tmp_path, "a", text())
     async with living(tmp_path) as house:
         first = await house.client.schedule(house.source.server_id("a"))

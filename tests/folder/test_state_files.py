@@ -1,4 +1,4 @@
-"""`.schedule-state.json`: what is written can be read, and what can't be read does no harm (FLD-3)."""
+"""`.schedule-state.json`: round trips, and invalid files (FLD-3)."""
 
 from __future__ import annotations
 
@@ -68,16 +68,16 @@ OF_002 = """{
 
 
 def a_state(**fields: object) -> ScheduleState:
-    """A state like that of 002, with some other fields."""
+    """A state like that of seed 002, with some fields replaced."""
     return msgspec.structs.replace(msgspec.json.decode(OF_002, type=ScheduleState), **fields)
 
 
 def names(directory: Path) -> list[str]:
-    """What is in a directory."""
+    """The names in a directory."""
     return sorted(path.name for path in directory.iterdir())
 
 
-def test_the_example_of_the_format_is_read_and_written_back_to_the_letter(tmp_path: Path) -> None:
+def test_the_example_of_the_format_round_trips_exactly(tmp_path: Path) -> None:
     """Every field, its order, its times."""
     (tmp_path / STATE_FILE).write_text(OF_002)
     state = read_state(tmp_path)
@@ -101,14 +101,14 @@ def test_the_example_of_the_format_is_read_and_written_back_to_the_letter(tmp_pa
 
 
 def test_times_are_written_in_utc_with_milliseconds(tmp_path: Path) -> None:
-    """Whatever they were given in."""
+    """From any time zone."""
     there = datetime(2026, 1, 26, 16, 0, 0, 123_456, tzinfo=timezone(timedelta(hours=2)))
     write_state(tmp_path, a_state(next_run=there))
     assert json.loads((tmp_path / STATE_FILE).read_text())["nextRun"] == "2026-01-26T14:00:00.123Z"
 
 
 def test_it_is_written_only_if_it_changed(tmp_path: Path) -> None:
-    """An editor that has it open is not disturbed for nothing."""
+    """An unchanged file is not touched."""
     assert write_state(tmp_path, a_state())
     inode = (tmp_path / STATE_FILE).stat().st_ino
     assert not write_state(tmp_path, a_state())
@@ -117,14 +117,14 @@ def test_it_is_written_only_if_it_changed(tmp_path: Path) -> None:
     assert read_state(tmp_path) == a_state(status=ScheduleStatus.PAUSED)
 
 
-def test_fields_that_we_do_not_know_are_passed_over(tmp_path: Path) -> None:
-    """A newer version of the format may have them."""
+def test_unknown_fields_are_ignored(tmp_path: Path) -> None:
+    """A newer version of the format may add fields."""
     (tmp_path / STATE_FILE).write_text(OF_002.replace('"version": 1', '"version": 1, "colour": {"deep": [1]}'))
     assert read_state(tmp_path) == a_state()
 
 
-def test_there_may_be_none(tmp_path: Path) -> None:
-    """Nor need there be a directory."""
+def test_a_missing_state_file_is_none(tmp_path: Path) -> None:
+    """Even without a directory."""
     assert read_state(tmp_path) is None
     assert read_state(tmp_path / "gone") is None
 
@@ -137,28 +137,28 @@ def _link(path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (lambda path: path.write_text(""), "can't be read"),
-        (lambda path: path.write_text(OF_002[:200]), "can't be read"),
-        (lambda path: path.write_bytes(b"\xff\xfe\x00"), "can't be read"),
-        (lambda path: path.write_text("[]"), "can't be read"),
-        (lambda path: path.write_text("[" * 100_000), "can't be read"),
-        (lambda path: path.write_text(OF_002.replace("true", '"yes"')), "can't be read: Expected `bool`"),
-        (lambda path: path.write_text(OF_002.replace("156", "-1")), "can't be read: Expected `int` >= 0"),
+        (lambda path: path.write_text(""), "can't be parsed"),
+        (lambda path: path.write_text(OF_002[:200]), "can't be parsed"),
+        (lambda path: path.write_bytes(b"\xff\xfe\x00"), "can't be parsed"),
+        (lambda path: path.write_text("[]"), "can't be parsed"),
+        (lambda path: path.write_text("[" * 100_000), "can't be parsed"),
+        (lambda path: path.write_text(OF_002.replace("true", '"yes"')), "can't be parsed: Expected `bool`"),
+        (lambda path: path.write_text(OF_002.replace("156", "-1")), "can't be parsed: Expected `int` >= 0"),
         (
             lambda path: path.write_text(OF_002.replace(".000Z", "")),
-            "can't be read: Expected `datetime` with a timezone",
+            "can't be parsed: Expected `datetime` with a timezone",
         ),
-        (lambda path: path.write_text(OF_002.replace('"idle"', '"asleep"')), "can't be read: Invalid enum value"),
-        (lambda path: path.write_text(OF_002.replace('"version": 1', '"version": 2')), "has version 2, and we read"),
-        (lambda path: path.write_text(OF_002.replace("-a1b2c3", "/../x")), "has a scheduleId that we never gave"),
+        (lambda path: path.write_text(OF_002.replace('"idle"', '"asleep"')), "can't be parsed: Invalid enum value"),
+        (lambda path: path.write_text(OF_002.replace('"version": 1', '"version": 2')), "has version 2"),
+        (lambda path: path.write_text(OF_002.replace("-a1b2c3", "/../x")), "has an invalid scheduleId"),
         (lambda path: path.write_bytes(b" " * (LARGEST_BYTES + 1)), "is larger than 4 MiB"),
         (_link, "is a symbolic link"),
         (lambda path: path.mkdir(), "is not a regular file"),
         (os.mkfifo, "is not a regular file"),
     ],
 )
-def test_one_that_cannot_be_used_is_a_fault(tmp_path: Path, make: Callable[[Path], None], why: str) -> None:
-    """And says why."""
+def test_an_invalid_state_file_is_a_fault(tmp_path: Path, make: Callable[[Path], None], why: str) -> None:
+    """With the reason."""
     make(tmp_path / STATE_FILE)
     fault = read_state(tmp_path)
     assert isinstance(fault, StateFault)
@@ -166,8 +166,8 @@ def test_one_that_cannot_be_used_is_a_fault(tmp_path: Path, make: Callable[[Path
     assert fault.why.startswith(why)
 
 
-def test_a_link_in_its_place_is_replaced_and_not_followed(tmp_path: Path) -> None:
-    """Also one in the place of the file that is to take its name."""
+def test_a_symlink_in_its_place_is_replaced_and_not_followed(tmp_path: Path) -> None:
+    """Also one in place of the temporary file."""
     (tmp_path / "target").write_text("precious")
     (tmp_path / STATE_FILE).symlink_to("target")
     (tmp_path / f"{STATE_FILE}.new").symlink_to("target")
@@ -177,8 +177,8 @@ def test_a_link_in_its_place_is_replaced_and_not_followed(tmp_path: Path) -> Non
     assert names(tmp_path) == [STATE_FILE, "target"]
 
 
-def test_a_fault_while_writing_is_logged_and_raises_nothing(tmp_path: Path) -> None:
-    """The directory is gone, or something else is in the way; the others are written."""
+def test_a_failed_write_is_logged_and_raises_nothing(tmp_path: Path) -> None:
+    """The directory is missing or blocked; the other files are written."""
     (tmp_path / "a" / STATE_FILE).mkdir(parents=True)
     (tmp_path / "b").mkdir()
     with capture_logs() as logs:
@@ -190,9 +190,9 @@ def test_a_fault_while_writing_is_logged_and_raises_nothing(tmp_path: Path) -> N
 
 @contextmanager
 def no_room() -> Iterator[None]:
-    """Limit every file of this process to 100 bytes: as on a full disk, a write ends half way.
+    """Limit the file size to 100 bytes: a write is truncated, as on a full disk.
 
-    The block must not contain anything that pytest writes: its output may be a file too.
+    pytest must not write anything inside the block: its output may be a file too.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
@@ -202,8 +202,8 @@ def no_room() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_write_that_ends_half_way_leaves_the_old_file_whole(tmp_path: Path) -> None:
-    """And nothing beside it."""
+def test_an_interrupted_write_keeps_the_old_file(tmp_path: Path) -> None:
+    """And no temporary file."""
     write_state(tmp_path, a_state())
     with capture_logs() as logs, no_room():
         assert not write_state(tmp_path, a_state(enabled=False))
@@ -212,8 +212,8 @@ def test_a_write_that_ends_half_way_leaves_the_old_file_whole(tmp_path: Path) ->
     assert names(tmp_path) == [STATE_FILE]
 
 
-def test_an_archived_state_comes_back(tmp_path: Path) -> None:
-    """The schedule was taken out of the file, and put in again."""
+def test_an_archived_state_is_restored(tmp_path: Path) -> None:
+    """The schedule was removed from the file and added again."""
     write_state(tmp_path, a_state())
     assert archive_state(tmp_path)
     assert names(tmp_path) == [ARCHIVE_FILE]
@@ -223,7 +223,7 @@ def test_an_archived_state_comes_back(tmp_path: Path) -> None:
     assert names(tmp_path) == [STATE_FILE]
 
 
-def test_a_state_that_is_there_counts_more_than_an_archived_one(tmp_path: Path) -> None:
+def test_an_existing_state_has_precedence_over_the_archive(tmp_path: Path) -> None:
     """Neither is lost."""
     write_state(tmp_path, a_state(enabled=False))
     archive_state(tmp_path)
@@ -232,16 +232,16 @@ def test_a_state_that_is_there_counts_more_than_an_archived_one(tmp_path: Path) 
     assert names(tmp_path) == [ARCHIVE_FILE, STATE_FILE]
 
 
-def test_there_may_be_nothing_to_restore_or_to_drop(tmp_path: Path) -> None:
-    """Nor a directory."""
+def test_restoring_or_dropping_nothing_is_allowed(tmp_path: Path) -> None:
+    """Even without a directory."""
     for directory in (tmp_path, tmp_path / "gone"):
         assert restore_archived(directory) is None
         assert not drop_state(directory)
         assert not archive_state(directory)
 
 
-def test_dropping_leaves_nothing_of_ours(tmp_path: Path) -> None:
-    """What is somebody else's stays."""
+def test_dropping_deletes_all_our_files(tmp_path: Path) -> None:
+    """Other files stay."""
     write_state(tmp_path, a_state())
     archive_state(tmp_path)
     write_state(tmp_path, a_state())

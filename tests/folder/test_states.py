@@ -1,4 +1,4 @@
-"""From the server's views to the state file: every documented field, in its meaning."""
+"""State files from the server's views: every documented field."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.folder.views import T0, TOMORROW, at, counted, record, run, schedule,
 LATER = T0 + timedelta(seconds=1_000)
 
 
-# a run as a record
+# records
 
 
 def test_a_run_that_succeeded() -> None:
@@ -30,43 +30,43 @@ def test_a_run_that_succeeded() -> None:
 
 
 @pytest.mark.parametrize("state", ["FAILED", "TIMED_OUT", "PARTIAL", "CANCELLED"])
-def test_a_run_that_ended_in_any_other_way_was_no_success(state: str) -> None:
+def test_a_run_in_any_other_final_state_is_not_a_success(state: str) -> None:
     assert not state_view.record_of(run(state=state), Outcome()).success
     assert state_view.is_over(run(state=state))
 
 
-def test_the_error_is_that_of_the_task_that_failed() -> None:
+def test_the_error_is_that_of_the_failed_task() -> None:
     failed = task("load", "FAILED", error={"type": "exit", "message": "exited with 3"})
 
     assert state_view.outcome_of(run(state="FAILED"), [failed]).error == "exited with 3"
     assert state_view.outcome_of(run(state="FAILED"), [task("extract"), failed]).error == "load: exited with 3"
 
 
-def test_the_error_has_the_last_line_that_was_printed() -> None:
+def test_the_error_has_the_last_line_of_output() -> None:
     failed = task(state="FAILED", error={"message": "exited with 3", "last_lines": "trying\nno such table\n"})
 
     assert state_view.outcome_of(run(state="FAILED"), [failed]).error == "exited with 3: no such table"
 
 
-def test_a_task_that_says_nothing_of_its_failure_is_described_by_why_it_ended() -> None:
+def test_a_failure_without_an_error_is_described_by_its_reason() -> None:
     assert state_view.outcome_of(run(state="FAILED"), [task(state="FAILED", because="its only try failed")]).error == (
         "its only try failed"
     )
 
 
-def test_a_cancelled_run_says_who_cancelled_it() -> None:
+def test_a_cancelled_run_names_who_cancelled_it() -> None:
     cancelled = replace(run(state="CANCELLED"), because="cancelled by ann")
 
     assert state_view.outcome_of(cancelled, [task(state="CANCELLED")]).error == "cancelled by ann"
 
 
-def test_a_run_that_is_under_way_has_no_end_and_no_success() -> None:
+def test_an_active_run_has_no_end_and_no_success() -> None:
     under_way = state_view.record_of(run(state="RUNNING", ends=None), Outcome())
 
     assert (under_way.completed_at, under_way.success, under_way.duration) == (None, False, UNSET)
 
 
-def test_times_are_whole_milliseconds_and_an_end_is_never_before_its_beginning() -> None:
+def test_times_are_whole_milliseconds_and_an_end_is_never_before_its_start() -> None:
     odd = replace(run(), created_at=T0.replace(microsecond=1_999), start_at=T0, ended_at=T0)
 
     made = state_view.record_of(odd, Outcome())
@@ -76,23 +76,23 @@ def test_times_are_whole_milliseconds_and_an_end_is_never_before_its_beginning()
     assert made.duration == 0
 
 
-def test_retries_are_said_only_where_there_were_some() -> None:
+def test_retries_are_omitted_if_there_were_none() -> None:
     assert state_view.record_of(run(), Outcome()).retry_attempt is UNSET
     assert state_view.record_of(run(retries=2), Outcome()).retry_attempt == 2
 
 
-def test_outputs_are_by_task_and_those_of_a_fan_out_in_the_order_of_its_items() -> None:
+def test_outputs_are_by_task_and_those_of_a_fan_out_in_item_order() -> None:
     tasks = [task("b", output="y", partition=1), task("a", output={"n": 1}), task("b", output="x", partition=0)]
 
     assert state_view.outcome_of(run(), tasks).outputs == {"a": {"n": 1}, "b": ["x", "y"]}
 
 
-def test_an_output_that_means_something_else_by_the_same_words_is_no_report() -> None:
+def test_an_output_with_the_same_keys_of_other_types_is_ignored() -> None:
     assert state_view.outcome_of(run(), [task(output={"items_processed": "many"})]).items_processed is None
     assert state_view.outcome_of(run(), [task(output=[1, 2])]).result_file is None
 
 
-def test_a_task_that_waits_for_its_next_try_makes_the_run_wait() -> None:
+def test_a_task_that_waits_for_a_retry_sets_the_due_time_of_the_run() -> None:
     waits = task(state="PENDING", due_at=at(60), error={"message": "no luck"})
 
     outcome = state_view.outcome_of(run(state="RUNNING", ends=None), [waits])
@@ -123,7 +123,7 @@ def test_the_average_is_over_all_runs_and_not_only_over_the_history() -> None:
     assert stats.average_duration == pytest.approx(550.0)
 
 
-def test_a_file_that_kept_no_average_lends_that_of_its_history() -> None:
+def test_without_an_average_the_mean_of_the_history_is_used() -> None:
     state = ScheduleState(
         schedule_id="a-abcdef", pipeline_id="a", stats=ScheduleStats(total_runs=3, successful_runs=3),
         history=(record(2, duration=200), record(1, duration=100)),
@@ -135,14 +135,14 @@ def test_a_file_that_kept_no_average_lends_that_of_its_history() -> None:
     assert tally.stats.average_duration == pytest.approx(250.0)
 
 
-def test_history_is_the_newest_first_whatever_order_runs_end_in_and_has_a_limit() -> None:
+def test_history_is_sorted_newest_first_and_limited() -> None:
     tally = counted(record(20), record(10), record(30), most=2)
 
     assert [one.started_at for one in tally.history] == [at(30), at(20)]
     assert tally.stats.total_runs == 3
 
 
-# the file
+# the state file
 
 
 def test_the_average_has_one_decimal_in_the_file_and_is_exact_in_the_tally() -> None:
@@ -173,14 +173,14 @@ def test_a_schedule_that_never_ran() -> None:
         ("disabled", True, ScheduleStatus.DISABLED),
     ],
 )
-def test_the_status_when_nothing_runs(view: str, success: bool, expected: ScheduleStatus) -> None:
+def test_the_status_without_an_active_run(view: str, success: bool, expected: ScheduleStatus) -> None:
     state = shown(counted(record(success=success)), schedule(view))
 
     assert state.status is expected
     assert state.enabled is (view != "disabled")
 
 
-def test_a_run_under_way_does_not_hide_that_somebody_paused_the_schedule() -> None:
+def test_paused_has_precedence_over_an_active_run() -> None:
     under_way = RunRecord(started_at=at(100), completed_at=None, success=False)
 
     state = shown(counted(record()), schedule("paused"), current=under_way)
@@ -190,7 +190,7 @@ def test_a_run_under_way_does_not_hide_that_somebody_paused_the_schedule() -> No
     assert state.last_run.completed_at is None
 
 
-def test_a_run_under_way_is_the_last_run_and_is_not_in_the_history() -> None:
+def test_an_active_run_is_the_last_run_and_not_in_the_history() -> None:
     under_way = RunRecord(started_at=at(100), completed_at=None, success=False)
 
     state = shown(counted(record()), current=under_way)
@@ -202,7 +202,7 @@ def test_a_run_under_way_is_the_last_run_and_is_not_in_the_history() -> None:
     assert state.stats.total_runs == 1
 
 
-def test_between_two_tries_the_status_is_error_with_the_error() -> None:
+def test_between_two_attempts_the_status_is_error() -> None:
     failing = RunRecord(started_at=at(100), completed_at=None, success=False, error="no luck", retry_attempt=1)
 
     state = shown(current=failing)
@@ -212,7 +212,7 @@ def test_between_two_tries_the_status_is_error_with_the_error() -> None:
     assert (state.last_run.error, state.last_run.retry_attempt) == ("no luck", 1)
 
 
-def test_the_last_run_says_null_where_the_history_says_nothing() -> None:
+def test_the_last_run_has_null_where_the_history_omits_the_field() -> None:
     state = shown(counted(record()))
     text = msgspec.json.decode(msgspec.json.encode(state))
 
@@ -225,16 +225,16 @@ def test_the_last_run_says_null_where_the_history_says_nothing() -> None:
 
 
 def imported(state: ScheduleState, *, now: datetime = LATER, is_on_server: bool = False) -> Tally:
-    """What is made of a file alone."""
+    """The tally of a file without a server."""
     return state_view.import_tally(state, now, is_on_server=is_on_server, most=50)
 
 
 def state_file(**more: object) -> ScheduleState:
-    """A file that somebody else wrote."""
+    """A file written by another program."""
     return ScheduleState(schedule_id="a-abcdef", pipeline_id="a", **more)  # type: ignore[arg-type]
 
 
-def test_an_import_keeps_what_the_file_counted() -> None:
+def test_an_import_keeps_the_totals_of_the_file() -> None:
     stats = ScheduleStats(total_runs=156, successful_runs=152, failed_runs=4, last_failure=at(-5), average_duration=9.0)
 
     tally = imported(state_file(stats=stats, history=(record(),), last_run=record()))
@@ -243,7 +243,7 @@ def test_an_import_keeps_what_the_file_counted() -> None:
     assert tally.history == (record(),)
 
 
-def test_a_run_that_was_under_way_becomes_one_that_was_interrupted() -> None:
+def test_an_active_run_is_imported_as_interrupted() -> None:
     under_way = RunRecord(started_at=at(10), completed_at=None, success=False)
 
     tally = imported(state_file(status=ScheduleStatus.RUNNING, last_run=under_way, stats=ScheduleStats()))
@@ -253,14 +253,14 @@ def test_a_run_that_was_under_way_becomes_one_that_was_interrupted() -> None:
     assert tally.history[0].completed_at == LATER
 
 
-def test_a_file_that_only_says_running_means_the_window_that_was_due() -> None:
+def test_status_running_without_a_run_means_the_due_window() -> None:
     file = state_file(status=ScheduleStatus.RUNNING, last_run=record(0), next_run=at(60), history=(record(0),))
 
     assert imported(file).history[0].started_at == at(60)
     assert state_view.since_of(file, at(1_000)) == at(60)
 
 
-def test_what_the_server_has_is_not_taken_for_interrupted() -> None:
+def test_a_run_that_the_server_has_is_not_interrupted() -> None:
     under_way = RunRecord(started_at=at(10), completed_at=None, success=False)
     file = state_file(status=ScheduleStatus.RUNNING, last_run=under_way, history=(record(0),))
 
@@ -271,11 +271,11 @@ def test_what_the_server_has_is_not_taken_for_interrupted() -> None:
     assert not state_view.is_counted(tally, run(begins=10))
 
 
-def test_an_import_goes_on_after_the_last_run() -> None:
+def test_an_import_continues_after_the_last_run() -> None:
     assert state_view.since_of(state_file(last_run=record(7)), at(100)) == at(7)
 
 
-def test_an_import_without_a_run_goes_on_with_the_window_that_was_due() -> None:
+def test_an_import_without_a_run_continues_with_the_due_window() -> None:
     since = state_view.since_of(state_file(next_run=at(60)), at(100))
 
     assert since is not None

@@ -1,4 +1,4 @@
-"""What changes in a folder is told, soon and once; the rest is not (FLD-5)."""
+"""The watcher reports relevant changes, soon and once (FLD-5)."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ DEADLINE_SECONDS = 60
 
 
 class Changes:
-    """What a watcher tells."""
+    """Collects the changes that a watcher reports."""
 
     def __init__(self, watcher: Watcher) -> None:
         self._told = aiter(watcher)
         self.watcher = watcher
 
     async def next(self) -> set[str]:
-        """The next that is told."""
+        """The next set of changes."""
         async with asyncio.timeout(DEADLINE_SECONDS):
             return set(await anext(self._told))
 
     async def until(self, *paths: str) -> set[str]:
-        """What is told until all of these are."""
+        """Collect changes until all of these are reported."""
         told: set[str] = set()
         while not told >= set(paths):
             told |= await self.next()
@@ -51,9 +51,9 @@ def put(directory: Path, text: str = "name: a\n") -> None:
 async def changes(
     tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Changes]:
-    """A folder with the pipelines a, b, b/c, d and d/e, watched: once with the system's help, once without.
+    """A folder with the pipelines a, b, b/c, d and d/e, watched: once with file notifications, once by polling.
 
-    Changes are told sooner than for users: these tests take them as they come, together or one after the other.
+    Delays are shorter than in production: the tests accept changes together or one by one.
     """
     for name, seconds in (("QUIET_SECONDS", 0.1), ("LONGEST_SECONDS", 0.2), ("POLL_SECONDS", 0.1)):
         monkeypatch.setattr(watching, name, seconds)
@@ -68,12 +68,12 @@ async def changes(
 
 
 def no_watches(*_paths: str, **_options: object) -> NoReturn:
-    """A system on which all watches are in use."""
+    """A system that has reached its limit of watches."""
     raise OSError("OS file watch limit reached")
 
 
-async def test_what_changes_in_files_is_told(tmp_path: Path, changes: Changes) -> None:
-    """Written, replaced by another file, deleted; of the state file, too."""
+async def test_changed_files_are_reported(tmp_path: Path, changes: Changes) -> None:
+    """Written, replaced, deleted; also the state file."""
     put(tmp_path)
     put(tmp_path / "a", "name: other\n")
     (tmp_path / "b" / STATE_FILE).unlink()
@@ -84,8 +84,8 @@ async def test_what_changes_in_files_is_told(tmp_path: Path, changes: Changes) -
     assert await changes.until(".", "a", "b", "b/c", "d", "d/e") == {".", "a", "b", "b/c", "d", "d/e"}
 
 
-async def test_directories_that_come_and_go_are_told(tmp_path: Path, changes: Changes) -> None:
-    """Made, copied, moved with all that is below, removed."""
+async def test_added_and_removed_directories_are_reported(tmp_path: Path, changes: Changes) -> None:
+    """Created, copied, moved with subdirectories, removed."""
     put(tmp_path / "new/deep")
     shutil.copytree(tmp_path / "a", tmp_path / "copy")
     (tmp_path / "b").rename(tmp_path / "moved")
@@ -94,8 +94,8 @@ async def test_directories_that_come_and_go_are_told(tmp_path: Path, changes: Ch
     assert await changes.until(*told) == told
 
 
-async def test_what_is_new_is_watched_too(tmp_path: Path, changes: Changes) -> None:
-    """A directory that came, and one that took the place of another."""
+async def test_new_directories_are_watched(tmp_path: Path, changes: Changes) -> None:
+    """A new directory, and one that replaced another."""
     put(tmp_path / "new")
     assert await changes.until("new") == {"new"}
     put(tmp_path / "new", "name: other\n")
@@ -108,8 +108,8 @@ async def test_what_is_new_is_watched_too(tmp_path: Path, changes: Changes) -> N
     assert await changes.until("a") == {"a"}
 
 
-async def test_what_is_nobodys_business_is_not_told(tmp_path: Path, changes: Changes) -> None:
-    """Our own files, editors' files, results, data, directories of tools: what is told next is the edit after."""
+async def test_irrelevant_changes_are_not_reported(tmp_path: Path, changes: Changes) -> None:
+    """Our own files, editors' files, results, data, tool directories: only the edit after them is reported."""
     for name in (".mainspring", "a/.results", "node_modules", "a/__pycache__"):
         put(tmp_path / name)
     for name in (LOCK_FILE, "a/.pipeline.yaml.swp", "a/pipeline.yaml~", "a/input.csv", f"a/{STATE_FILE}.new", "a/4913"):
@@ -120,8 +120,8 @@ async def test_what_is_nobodys_business_is_not_told(tmp_path: Path, changes: Cha
     assert await changes.next() == {"b"}
 
 
-async def test_it_ends_when_told(changes: Changes) -> None:
-    """While somebody waits for the next change."""
+async def test_stop_ends_the_iterator(changes: Changes) -> None:
+    """While a consumer waits for the next change."""
     waiting = asyncio.create_task(changes.next())
     await asyncio.sleep(0)
     changes.watcher.stop()
@@ -129,8 +129,10 @@ async def test_it_ends_when_told(changes: Changes) -> None:
         await waiting
 
 
-async def test_what_comes_together_is_told_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that is written in steps is read when it is whole: also where a busy machine writes with pauses."""
+async def test_changes_within_a_short_time_are_reported_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file written in steps is read once complete, even if a busy machine pauses between writes."""
     monkeypatch.setattr(watching, "QUIET_SECONDS", 1.5)
     monkeypatch.setattr(watching, "LONGEST_SECONDS", 60)
     for number in range(20):
@@ -144,8 +146,8 @@ async def test_what_comes_together_is_told_together(tmp_path: Path, monkeypatch:
         assert await changes.next() == {f"p{number}" for number in range(20)}
 
 
-async def test_a_stream_of_changes_is_told_while_it_goes_on(tmp_path: Path) -> None:
-    """Somebody writes without a pause: nobody waits until they are done."""
+async def test_continuous_changes_are_reported_meanwhile(tmp_path: Path) -> None:
+    """Writes without a pause do not delay the report."""
     put(tmp_path / "a")
     async with Watcher(tmp_path, MachineClock()) as watcher:
         changes = Changes(watcher)
@@ -161,8 +163,8 @@ async def test_a_stream_of_changes_is_told_while_it_goes_on(tmp_path: Path) -> N
         writing.cancel()
 
 
-async def test_a_system_without_watches_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With why, and what we do instead."""
+async def test_missing_file_notifications_are_logged_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the reason and the fallback."""
     monkeypatch.setattr(watching, "awatch", no_watches)
     with capture_logs() as logs:
         async with Watcher(tmp_path, MachineClock()) as watcher:
@@ -174,10 +176,8 @@ async def test_a_system_without_watches_is_said_once(tmp_path: Path, monkeypatch
     assert [(entry["event"], entry["because"]) for entry in logs] == [("folder.polled", "OS file watch limit reached")]
 
 
-async def test_a_watcher_that_breaks_while_it_runs_is_replaced_by_looking(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The limit of watches came with a new directory."""
+async def test_a_broken_watcher_falls_back_to_polling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new directory exceeds the limit of watches."""
 
     def for_one(*paths: str, stop_event: asyncio.Event, **_options: object) -> AsyncIterator[set[FileChange]]:
         return awatch(*paths, stop_event=stop_event, recursive=False) if len(paths) == 1 else no_watches()
@@ -192,10 +192,8 @@ async def test_a_watcher_that_breaks_while_it_runs_is_replaced_by_looking(
         assert watcher.polls
 
 
-async def test_what_the_system_does_not_say_is_found_by_looking(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As on a network file system, where another machine writes."""
+async def test_missed_notifications_are_found_by_scanning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a network file system, when another machine writes."""
     monkeypatch.setattr(watching, "LOOK_SECONDS", 0.05)
 
     async def silent(*_paths: str, stop_event: asyncio.Event, **_options: object) -> AsyncIterator[set[FileChange]]:
@@ -212,8 +210,10 @@ async def test_what_the_system_does_not_say_is_found_by_looking(
         assert not watcher.polls
 
 
-async def test_a_folder_that_goes_and_comes_again_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its lock is lost then, and whoever has it stops; but the watcher does not break."""
+async def test_a_folder_that_is_removed_and_returns_is_detected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The scheduler loses its lock and stops; the watcher does not fail."""
     monkeypatch.setattr(watching, "LOOK_SECONDS", 0.05)
     root = tmp_path / "folder"
     put(root / "a")

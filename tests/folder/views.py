@@ -1,4 +1,4 @@
-"""Runs, tasks and schedules as a server shows them, and what is counted of them, for tests of `states`."""
+"""Views of runs, tasks and schedules, and tallies, for tests of `state_view`."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ NO_RUNS = Tally()
 
 
 def at(seconds: float) -> datetime:
-    """So many seconds after the beginning of time."""
+    """This many seconds after T0."""
     return T0 + timedelta(seconds=seconds)
 
 
 def schedule(state: str = "active", next_at: datetime | None = TOMORROW) -> ScheduleView:
-    """A schedule as the server shows it."""
+    """The server's view of a schedule."""
     return ScheduleView(
         id="sched_1", tenant="default", name="a-abcdef", job="a", version=1, state=state, because="", trigger="daily",
         next_at=next_at, through_at=T0, waiting=False, pool="default", created_at=T0, created_by="x", updated_at=T0,
@@ -35,7 +35,7 @@ def schedule(state: str = "active", next_at: datetime | None = TOMORROW) -> Sche
 def run(
     id: str = "run_1", state: str = "SUCCEEDED", begins: float = 0, ends: float | None = 155, **more: object
 ) -> RunView:
-    """A run as the server shows it."""
+    """The server's view of a run."""
     return RunView(
         id=id, tenant="default", job="a", job_version=1, job_id="job_1", pool="default", state=state, priority="P1",
         params=msgspec.Raw(b"{}"), task_count=1, submitted_by="", linked_run=None, generation=1,
@@ -47,7 +47,7 @@ def run(
 def task(
     name: str = "t", state: str = "SUCCEEDED", *, output: object = None, error: object = None, **more: object
 ) -> TaskView:
-    """A task as the server shows it."""
+    """The server's view of a task."""
     said = {
         "attempt": 1, "due_at": None, "because": "why", "partition": None, **more,
     }  # fmt: skip
@@ -60,7 +60,7 @@ def task(
 
 
 def record(begins: float = 0, *, success: bool = True, duration: int | None = 1_000) -> RunRecord:
-    """A run that is over."""
+    """The record of a finished run."""
     ends = at(begins) + timedelta(milliseconds=duration or 0)
     return RunRecord(
         started_at=at(begins), completed_at=ends, success=success, duration=UNSET if duration is None else duration
@@ -68,7 +68,7 @@ def record(begins: float = 0, *, success: bool = True, duration: int | None = 1_
 
 
 def shown(tally: Tally = NO_RUNS, view: ScheduleView | None = None, **more: object) -> ScheduleState:
-    """The content of the file."""
+    """The content of the state file."""
     return state_view.state_of(view or schedule(), tally, schedule_id="a-abcdef", pipeline_id="a", **more)  # type: ignore[arg-type]
 
 

@@ -1,4 +1,4 @@
-"""Directories, files and what is known of them, for tests of `reconcile`."""
+"""Directories, files and index entries, for tests of `reconcile`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mainspring.folder.state.index import Known
 
 
 def pipeline(id: str, *, says: str = "1", scheduled: bool = True, event: bool = False) -> Pipeline:
-    """A pipeline file that was read; `says` is what tells its versions apart."""
+    """A parsed pipeline file; `says` distinguishes its versions."""
     specs = []
     if scheduled:
         specs.append(ScheduleSpec(name=id, job=id, trigger=CronTrigger(cron="0 9 * * *")))
@@ -33,18 +33,18 @@ def pipeline(id: str, *, says: str = "1", scheduled: bool = True, event: bool = 
 
 
 def directory(path: str, claim: str | None = None, read: Pipeline | None = None, **more: object) -> Directory:
-    """A directory whose file can be used."""
+    """A directory with a valid file."""
     name = path.lower()
     return Directory(path=path, pipeline_id=name, pipeline=read or pipeline(name), claim=claim, claimed_as=name, **more)  # type: ignore[arg-type]
 
 
 def broken(path: str, claim: str | None = None) -> Directory:
-    """A directory whose file can't be used."""
+    """A directory with an invalid file."""
     return Directory(path=path, pipeline_id=path, pipeline=None, claim=claim)
 
 
 def known_after(plan: Plan) -> dict[str, Known]:
-    """What is known once a plan has been carried out, as far as it wants something."""
+    """The index after a plan was executed."""
     return {
         one.identity.schedule_id: Known(
             schedule_id=one.identity.schedule_id, pipeline_id=one.identity.pipeline_id, path=one.identity.path,
@@ -55,13 +55,13 @@ def known_after(plan: Plan) -> dict[str, Known]:
 
 
 def look(directories: list[Directory], known: dict[str, Known] | None = None, **more: object) -> Plan:
-    """One look at the world."""
+    """Reconcile once."""
     world = World(directories=directories, known=known or {}, **more)  # type: ignore[arg-type]
     return reconcile(world, Random(1))
 
 
 def settled(*directories: Directory) -> tuple[dict[str, Known], list[Directory]]:
-    """A folder that was looked at once: what is known, and the directories with their state files."""
+    """A reconciled folder: the index, and the directories with their state files."""
     plan = look(list(directories))
     ids = {one.path: one.schedule_id for one in plan.identities}
     written = [
@@ -72,7 +72,7 @@ def settled(*directories: Directory) -> tuple[dict[str, Known], list[Directory]]
 
 
 def kinds(plan: Plan) -> dict[str, Kind]:
-    """How each directory came to its schedule."""
+    """How each directory was matched to its schedule."""
     return {one.path: one.kind for one in plan.identities}
 
 
@@ -82,5 +82,5 @@ def ids(plan: Plan) -> dict[str, str]:
 
 
 def is_quiet(plan: Plan) -> bool:
-    """Whether there is nothing to do, and nothing to say."""
+    """Whether a plan has no changes and no warnings."""
     return plan == Plan(identities=plan.identities)

@@ -1,1 +1,1 @@
-"""Tests of the engine inside the user's own process."""
+"""Tests of the in-process engine."""

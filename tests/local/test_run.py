@@ -1,4 +1,4 @@
-"""`Job.run()` and `mainspring.testing`: the real engine in this process, and nothing left of it afterwards."""
+"""`Job.run()` and `mainspring.testing`: the real engine in this process, without leftovers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mainspring.task_context.task_context import is_inside
 
 @pytest.fixture(autouse=True)
 def _nothing_is_left() -> Any:
-    """Every run leaves the threads that there were."""
+    """No run leaves a thread behind."""
     before = set(threading.enumerate())
     yield
     assert set(threading.enumerate()) <= before
@@ -41,18 +41,18 @@ def fetch(city: str) -> Row:
 
 @task
 async def report(rows: list[Row], title: str = "of") -> str:
-    """Types are those that are declared, on the way in and on the way out."""
+    """Arguments and results have their declared types."""
     await asyncio.sleep(0)
     return f"{title} {', '.join(f'{row.city} {row.at:%Y}' for row in rows)}"
 
 
 @job(schedule=every("1h"))
 def forecast(cities: list[str] = ["Paris", "Oslo"], title: str = "{{ title }}") -> object:  # noqa: B006 - as users do
-    """The usual one."""
+    """The default choice."""
     return {"text": report(fetch.map(cities), title), "cities": cities}
 
 
-def test_a_job_runs_here_with_real_results() -> None:
+def test_a_job_runs_in_process_with_real_results() -> None:
     result = forecast.run()
     assert result.value == {"text": "{{ title }} Paris 2026, Oslo 2026", "cities": ["Paris", "Oslo"]}
     assert [one.full_name for one in result.tasks] == ["fetch[Paris]", "fetch[Oslo]", "report"]
@@ -60,18 +60,18 @@ def test_a_job_runs_here_with_real_results() -> None:
     assert forecast.run(["Rome"], title="in").value["text"] == "in Rome 2026"
 
 
-async def test_it_runs_where_a_loop_runs_already() -> None:
+async def test_it_runs_inside_a_running_event_loop() -> None:
     assert forecast.run(["Rome"]).ok
 
 
-def test_parameters_that_do_not_fit_are_refused_before_anything_runs() -> None:
+def test_invalid_parameters_are_refused_before_anything_runs() -> None:
     with pytest.raises(Refused, match="cities"):
         forecast.run(cities=3)  # type: ignore[arg-type]
 
 
 @task(retries=Retry(3, backoff="1h..10h"))
 def flaky(context: Context | None = None) -> list[int]:
-    """Succeeds at its fourth try, and knows of those before by its checkpoint."""
+    """Succeed at the fourth attempt, and know earlier ones from the checkpoint."""
     assert context is current()
     tried = [*(context.checkpoint or []), context.attempt]
     current().save_checkpoint(tried)
@@ -80,7 +80,7 @@ def flaky(context: Context | None = None) -> list[int]:
     return tried
 
 
-def test_retries_wait_for_hours_in_no_time_and_checkpoints_survive() -> None:
+def test_retry_delays_are_skipped_and_checkpoints_survive() -> None:
     @job
     def patient() -> object:
         return flaky()
@@ -90,9 +90,9 @@ def test_retries_wait_for_hours_in_no_time_and_checkpoints_survive() -> None:
     assert result.tasks[0].attempts == 4
 
 
-def test_what_a_task_raised_is_raised_by_the_value() -> None:
+def test_value_raises_the_exception_of_the_task() -> None:
     class Odd(Exception):
-        """The user's own."""
+        """An exception of the user."""
 
     @task(retries=0)
     def fails() -> None:
@@ -110,7 +110,7 @@ def test_what_a_task_raised_is_raised_by_the_value() -> None:
         _ = result.value
 
 
-def test_a_task_that_says_that_it_is_permanent_is_not_tried_again() -> None:
+def test_a_permanent_error_is_not_retried() -> None:
     @task(retries=4)
     def hopeless() -> None:
         raise TaskError("gone for good")
@@ -124,7 +124,7 @@ def test_a_task_that_says_that_it_is_permanent_is_not_tried_again() -> None:
 
 @task
 def look(n: int) -> Any:
-    """Something to decide by."""
+    """A value for conditions."""
     return {"many": n > 3, "rows": list(range(n))}
 
 
@@ -136,13 +136,13 @@ def double(x: int, by: int = 2) -> int:
 
 @task
 def total(rows: list[int], alarm: int | None = None) -> list[Any]:
-    """What became of it."""
+    """The result."""
     return [sum(rows), alarm]
 
 
 @job
 def graph(n: int = 5, mode: str = "full") -> object:
-    """With conditions and a fan-out over an output."""
+    """With conditions, and a fan-out over an output."""
     seen = look(n)
     rows = double.map(seen["rows"], by=3)
     alarm = double.named("alarm").if_(seen.many & (mode == "full"))(seen.rows[0])
@@ -159,7 +159,7 @@ def test_conditions_and_fan_outs_are_those_of_the_engine(n: int, mode: str, valu
     assert (result.task("alarm").state == "SKIPPED") is (value[1] is None)  # type: ignore[index]
 
 
-def test_what_is_only_about_parameters_is_asked_too() -> None:
+def test_conditions_on_parameters_are_evaluated_too() -> None:
     @job
     def choosy(mode: str = "full") -> object:
         return double.if_(mode == "full")(1)
@@ -168,7 +168,7 @@ def test_what_is_only_about_parameters_is_asked_too() -> None:
     assert testing.run(choosy, mode="dry").value is None
 
 
-def test_a_function_that_waits_for_too_long_is_ended_in_no_time() -> None:
+def test_a_waiting_function_times_out_in_virtual_time() -> None:
     @task(timeout="10m", retries=0)
     async def forever() -> None:
         await asyncio.Event().wait()
@@ -190,7 +190,7 @@ def test_a_function_that_waits_for_too_long_is_ended_in_no_time() -> None:
     )
 
 
-def test_a_function_that_computes_for_too_long_is_ended() -> None:
+def test_a_computing_function_times_out() -> None:
     @task(timeout=0.2, retries=0)
     def endless() -> None:
         while True:
@@ -203,7 +203,7 @@ def test_a_function_that_computes_for_too_long_is_ended() -> None:
     assert stuck.run().tasks[0].state == "TIMED_OUT"
 
 
-def test_an_argument_that_is_not_of_its_type_fails_the_task_for_good() -> None:
+def test_an_argument_of_the_wrong_type_fails_the_task_permanently() -> None:
     @job
     def mistyped() -> object:
         return double(look(1)["many"])
@@ -214,7 +214,7 @@ def test_an_argument_that_is_not_of_its_type_fails_the_task_for_good() -> None:
         _ = result.value
 
 
-def test_a_result_that_is_no_json_fails_the_task() -> None:
+def test_a_result_that_is_not_json_fails_the_task() -> None:
     @task
     def odd() -> object:
         return object()
@@ -227,7 +227,7 @@ def test_a_result_that_is_no_json_fails_the_task() -> None:
         _ = testing.run(unwritable).value
 
 
-def test_a_thousand_tasks_come_back_in_order() -> None:
+def test_a_thousand_tasks_return_in_order() -> None:
     @job
     def wide() -> object:
         return total(double.map(list(range(1_000))))
@@ -235,7 +235,7 @@ def test_a_thousand_tasks_come_back_in_order() -> None:
     assert testing.run(wide).value == [999_000, None]
 
 
-def test_the_context_of_one_call_is_given_and_heard() -> None:
+def test_a_test_context_is_provided_and_recorded() -> None:
     with testing.context(attempt=3, checkpoint=[1, 2], params={"day": "mon"}, outputs={"a": [1]}, item="x") as context:
         assert current() is context
         assert (context.params, context.outputs, context.item) == ({"day": "mon"}, {"a": [1]}, "x")
@@ -248,14 +248,14 @@ def test_the_context_of_one_call_is_given_and_heard() -> None:
         current()
 
 
-def test_a_frozen_clock_goes_on_when_it_is_told_to() -> None:
+def test_a_frozen_clock_advances_explicitly() -> None:
     clock = testing.FrozenClock()
     clock.advance("1h")
     asyncio.run(clock.sleep(60))
     assert (clock.wall() - testing.BEGINNING).total_seconds() == clock.monotonic() == 3_660
 
 
-def test_in_a_world_schedules_fire_as_time_passes() -> None:
+def test_in_a_world_schedules_fire_as_time_advances() -> None:
     @job(schedule=every("15m"), max_active=1)
     def often() -> object:
         return flaky()
@@ -274,7 +274,7 @@ def test_in_a_world_schedules_fire_as_time_passes() -> None:
             world.run(graph)
 
 
-def test_nothing_of_a_run_is_written_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_writes_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert forecast.run().ok
     assert not list(tmp_path.iterdir())

@@ -1,1 +1,1 @@
-"""Tests of what users import."""
+"""Tests of the public Python API."""

@@ -1,4 +1,4 @@
-"""What tests of the client may ask for: a server and a worker, real ones, the same for all of them."""
+"""Fixtures for tests of the client: a shared real server with a worker."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FOLDER = Path(__file__).parent
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of this folder that use the server. The hook is called with the tests of all folders."""
+    """Mark the tests of this directory that use the server. The hook receives the tests of all directories."""
     for item in items:
         if item.path.is_relative_to(_FOLDER) and "address" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.processes)
@@ -23,7 +23,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where a server listens that has the worker `w1`."""
+    """URL of a server with the worker `w1`."""
     with Town(tmp_path_factory.mktemp("town")) as town:
         server = town.server()
         town.worker(server, name="w1")

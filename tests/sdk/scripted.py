@@ -1,4 +1,4 @@
-"""A server that answers what it was told to, in order: for what a real one does only on a bad day."""
+"""A server with scripted responses, for failures that a real server rarely shows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Heard(NamedTuple):
-    """A request that came."""
+    """A received request."""
 
     method: str
     path: str
@@ -20,7 +20,7 @@ class Heard(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What is answered. One that is cut off promises more than it sends."""
+    """A response. With `cut_off`, its Content-Length is larger than its body."""
 
     status: int = 200
     body: bytes = b""
@@ -29,22 +29,22 @@ class Answer(NamedTuple):
 
 
 HANG_UP = Answer(status=0)
-"""The connection ends without an answer."""
+"""Close the connection without a response."""
 
 
 def says(value: object, status: int = 200, **headers: str) -> Answer:
-    """JSON."""
+    """A JSON response."""
     return Answer(status, json.dumps(value).encode(), headers)
 
 
 def problem(status: int, code: str, detail: str = "so it is", **extra: object) -> Answer:
-    """A problem."""
+    """A problem response."""
     said = {"type": f"/docs/reference/errors#{code}", "title": code, "status": status, "code": code, "detail": detail}
     return says({**said, **extra}, status)
 
 
 class Scripted:
-    """What it will answer, and what it heard."""
+    """The remaining responses, and the received requests."""
 
     def __init__(self, *answers: Answer) -> None:
         self.answers = list(answers)
@@ -54,7 +54,7 @@ class Scripted:
 
 @contextmanager
 def scripted(*answers: Answer) -> Iterator[Scripted]:
-    """Such a server, for as long as the block lasts."""
+    """Run such a server during the block."""
     script = Scripted(*answers)
 
     class Handler(BaseHTTPRequestHandler):
@@ -82,7 +82,7 @@ def scripted(*answers: Answer) -> Iterator[Scripted]:
             self.wfile.write(answer.body)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         script.url = f"http://127.0.0.1:{server.server_address[1]}"

@@ -1,4 +1,4 @@
-"""The client that waits, and a real server with a real worker. What it shares with the blocking one is tested there."""
+"""The asyncio client on a real server with a worker. Shared behavior is tested with the blocking client."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ LONG = {"name": "long", "tasks": [{"name": "only", "work": {"shell": "echo begun
 
 
 def until_kept(address: str, task: str) -> None:
-    """Come back when the server has all of a log: who follows one waits for two seconds after the task's end."""
+    """Wait until the server has the complete log: a follower waits for two seconds after the task's end."""
     with Client(address) as client:
         until(lambda: client.log(task).complete, "the log has arrived")
 
 
 async def told_by_async(address: str) -> list[object]:
-    """A run from its submission to its log, asked of the client that waits."""
+    """A run from submission to log, with the asyncio client."""
     async with AsyncClient(address) as client:
         job = await client.submit_job(NAP)
         seen: list[str] = []
@@ -46,7 +46,7 @@ async def told_by_async(address: str) -> list[object]:
 
 
 def told_by_blocking(address: str) -> list[object]:
-    """The same of the one that blocks."""
+    """The same with the blocking client."""
     with Client(address) as client:
         job = client.submit_job(NAP)
         seen: list[str] = []
@@ -66,7 +66,7 @@ def told_by_blocking(address: str) -> list[object]:
         return [ended.state, task.name, b"".join(log), seen == story, story, counted.value > 0]
 
 
-async def test_both_clients_tell_the_same(address: str) -> None:
+async def test_both_clients_return_the_same(address: str) -> None:
     told = await told_by_async(address)
 
     assert told == await asyncio.to_thread(told_by_blocking, address)
@@ -85,7 +85,7 @@ async def test_several_calls_are_under_way_at_once(address: str) -> None:
         assert [line.problem is None for line in lines] == [True, False]
 
 
-async def test_a_stream_that_is_cancelled_hangs_up(address: str) -> None:
+async def test_a_cancelled_stream_disconnects(address: str) -> None:
     def connected() -> list[object]:
         port = int(address.rpartition(":")[2])
         return [
@@ -118,7 +118,7 @@ async def test_a_stream_that_is_cancelled_hangs_up(address: str) -> None:
 
 
 async def _broken_off(work: Coroutine[None, None, None], begun: asyncio.Queue[str]) -> str:
-    """What was told of the beginning of some work, which was cancelled in the middle of it."""
+    """Cancel some work once it has started; return what it reported."""
     doing = asyncio.create_task(work)
     told = await asyncio.wait_for(begun.get(), 30)
     doing.cancel()

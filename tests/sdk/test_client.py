@@ -1,4 +1,4 @@
-"""The client on bad days: problems become errors, what is safe is repeated, streams go on where they were."""
+"""The client under failures: errors from problems, retries of idempotent requests, resumed streams."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STEP = {
     "end": "PENDING", "at": "2026-11-15T12:00:00Z", "by": "shard", "because": "made",
 }  # fmt: skip
 NOWHERE = "http://127.0.0.1:9"
-"""Port 9 discards what it gets; on a machine of today nobody listens there."""
+"""Port 9 is the discard service, which is not running on current machines."""
 
 
 @pytest.mark.parametrize(
@@ -64,16 +64,16 @@ def test_a_refusal_has_its_faults() -> None:
     assert caught.value.faults == (errors.Fault(where="/tasks/0/name", why="is missing"),)
 
 
-def test_an_answer_that_is_no_problem_is_taken_by_its_status() -> None:
+def test_a_response_without_a_problem_is_mapped_by_status() -> None:
     with (
         scripted(Answer(404, b"<h1>nginx</h1>")) as server,
         Client(server.url) as client,
-        pytest.raises(errors.NotFound, match="answered 404"),
+        pytest.raises(errors.NotFound, match="404"),
     ):
         client.run("run_1")
 
 
-def test_nobody_there_is_said_with_the_address_and_what_to_do() -> None:
+def test_an_unreachable_server_is_reported_with_url_and_hint() -> None:
     with Client(NOWHERE, patience=0) as client, pytest.raises(errors.Unreachable) as caught:
         client.server()
 
@@ -82,19 +82,19 @@ def test_nobody_there_is_said_with_the_address_and_what_to_do() -> None:
 
 
 @pytest.mark.parametrize("url", ["localhost:8484", "ftp://x", "http://", "http://[::1"])
-def test_what_is_no_address_is_said_to_be_none(url: str) -> None:
-    with pytest.raises(errors.Unreachable, match="is no address"):
+def test_an_invalid_server_url_is_refused(url: str) -> None:
+    with pytest.raises(errors.Unreachable, match="valid server URL"):
         Client(url)
 
 
-def test_a_question_is_repeated_until_there_is_an_answer() -> None:
+def test_a_get_is_retried_until_it_succeeds() -> None:
     with scripted(HANG_UP, problem(503, "unavailable"), says(SERVER)) as server, Client(server.url) as client:
         assert client.server().name == "s1"
 
     assert [heard.path for heard in server.heard] == ["/api/v1/server"] * 3
 
 
-def test_a_wish_is_repeated_with_the_same_key() -> None:
+def test_a_submission_is_retried_with_the_same_key() -> None:
     with scripted(HANG_UP, problem(429, "overloaded"), says(RUN, 201)) as server, Client(server.url) as client:
         assert client.submit("etl", params={"day": 1}).id == "run_1"
 
@@ -102,7 +102,7 @@ def test_a_wish_is_repeated_with_the_same_key() -> None:
     assert {heard.body for heard in server.heard} == {b'{"job":"etl","params":{"day":1}}'}
 
 
-def test_two_wishes_have_two_keys() -> None:
+def test_two_submissions_have_different_keys() -> None:
     with scripted(says(RUN, 201), says(RUN, 201)) as server, Client(server.url) as client:
         client.submit("etl")
         client.submit("etl")
@@ -110,15 +110,15 @@ def test_two_wishes_have_two_keys() -> None:
     assert len({heard.headers["Idempotency-Key"] for heard in server.heard}) == 2
 
 
-def test_what_is_not_safe_is_not_repeated() -> None:
+def test_non_idempotent_requests_are_not_retried() -> None:
     with scripted(HANG_UP) as server, Client(server.url) as client, pytest.raises(errors.Unreachable):
         client.create_token(TokenRequest(name="ci", roles=["viewer"]))
 
     assert len(server.heard) == 1
 
 
-def test_what_the_server_has_not_taken_is_asked_for_again_as_soon_as_it_said() -> None:
-    """Also without a key, and by the exact time, not the header's."""
+def test_a_rejected_request_is_retried_after_the_requested_delay() -> None:
+    """Also without a key, and after the exact delay, not the header's."""
     busy = {"type": "x", "title": "x", "status": 429, "code": "overloaded", "retry_after_seconds": 0.01}
     later = Answer(429, msgspec.json.encode(busy), {"Retry-After": "3600"})
     with scripted(later, says({"changed": True})) as server, Client(server.url, patience=5) as client:
@@ -127,7 +127,7 @@ def test_what_the_server_has_not_taken_is_asked_for_again_as_soon_as_it_said() -
     assert len(server.heard) == 2
 
 
-def test_nobody_waits_longer_than_patience_lasts() -> None:
+def test_no_retry_happens_after_the_retry_timeout() -> None:
     later = Answer(503, b"", {"Retry-After": "3600"})
     with scripted(later) as server, Client(server.url, patience=5) as client, pytest.raises(errors.Unavailable):
         client.server()
@@ -135,7 +135,7 @@ def test_nobody_waits_longer_than_patience_lasts() -> None:
     assert len(server.heard) == 1
 
 
-def test_who_asks_and_for_whom_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_token_and_tenant_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     with scripted(says(RUN, 201)) as server:
         monkeypatch.setenv("MAINSPRING_SERVER_URL", server.url)
         monkeypatch.setenv("MAINSPRING_API_KEY", "msp_1")
@@ -147,7 +147,7 @@ def test_who_asks_and_for_whom_comes_from_the_environment(monkeypatch: pytest.Mo
     assert msgspec.json.decode(server.heard[0].body, type=RunRequest).tenant == "acme"
 
 
-def test_a_list_is_read_page_by_page_and_no_further_than_wanted() -> None:
+def test_a_list_is_paged_up_to_the_limit() -> None:
     pages = [says({"items": [{**RUN, "id": f"run_{n}"}], "next_cursor": f"c{n}"}) for n in range(3)]
     with scripted(*pages) as server, Client(server.url) as client:
         assert [run.id for run in client.runs(states=["FAILED", "RUNNING"], limit=2)] == ["run_0", "run_1"]
@@ -158,7 +158,7 @@ def test_a_list_is_read_page_by_page_and_no_further_than_wanted() -> None:
     ]
 
 
-def test_a_list_that_does_not_go_on_is_not_read_for_ever() -> None:
+def test_a_repeated_cursor_ends_the_list() -> None:
     again = [says({"items": [], "next_cursor": "c"})] * 3
     with (
         scripted(*again) as server,
@@ -168,7 +168,7 @@ def test_a_list_that_does_not_go_on_is_not_read_for_ever() -> None:
         list(client.runs())
 
 
-def test_many_wishes_go_a_thousand_at_a_time_each_with_a_key() -> None:
+def test_submit_many_sends_batches_of_a_thousand_with_a_key_each() -> None:
     def answer(count: int) -> Answer:
         return Answer(200, b"".join(b'{"index":%d,"id":"run_%d"}\n' % (n, n) for n in range(count)))
 
@@ -180,7 +180,7 @@ def test_many_wishes_go_a_thousand_at_a_time_each_with_a_key() -> None:
     assert len({wish.idempotency_key for wish in sent}) == 1_001
 
 
-def test_a_stream_of_events_goes_on_behind_the_last_one() -> None:
+def test_an_event_stream_resumes_after_the_last_event() -> None:
     def event(seq: int, cursor: str) -> bytes:
         return (
             f"event: transition\nid: {cursor}\ndata: {msgspec.json.encode({**STEP, 'seq': seq}).decode()}\n\n".encode()
@@ -201,7 +201,7 @@ def test_a_stream_of_events_goes_on_behind_the_last_one() -> None:
     assert events.cursor == "c"
 
 
-def test_a_log_that_is_followed_goes_on_where_it_broke_off_with_the_same_attempt() -> None:
+def test_a_followed_log_resumes_at_its_offset_with_the_same_attempt() -> None:
     def headers(offset: int) -> dict[str, str]:
         return {
             "X-Log-Attempt": "2", "X-Log-Offset": str(offset), "X-Log-Size": "10", "X-Log-Complete": "false",
@@ -214,7 +214,7 @@ def test_a_log_that_is_followed_goes_on_where_it_broke_off_with_the_same_attempt
     assert server.heard[-1].path == "/api/v1/tasks/task_1.0/log?attempt=2&offset=6&follow=true"
 
 
-def test_waiting_ends_with_the_run_or_with_the_time() -> None:
+def test_wait_returns_when_the_run_ends_or_times_out() -> None:
     over = says({**RUN, "state": "FAILED"})
     with scripted(says(RUN), over, says(RUN)) as server, Client(server.url) as client:
         assert client.wait("run_1").state == "FAILED"

@@ -1,4 +1,4 @@
-"""What a client does for those who look after an installation, on a real server."""
+"""Administration with the client, on a real server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mainspring.protocol.rest.admin import TenantRequest, WebhookRequest
 from tests.e2e.town import until
 
 
-def test_a_tenant_is_described_by_one_at_a_time(client: Client) -> None:
+def test_concurrent_changes_of_a_tenant_are_refused(client: Client) -> None:
     made = client.put_tenant("acme", TenantRequest(title="Acme"))
 
     assert client.tenant_named("acme") == made
@@ -32,7 +32,7 @@ def test_a_setting_is_changed_and_reset(client: Client) -> None:
     assert client.setting(setting.name).value == setting.value
 
 
-def test_what_was_done_is_in_the_audit_log_and_its_chain_holds(client: Client) -> None:
+def test_actions_are_in_the_audit_log_and_its_chain_verifies(client: Client) -> None:
     client.put_tenant("audited", TenantRequest(title="Audited"))
 
     (entry,) = client.audit(act="put_tenant", object="audited")
@@ -46,7 +46,7 @@ def test_what_was_done_is_in_the_audit_log_and_its_chain_holds(client: Client) -
     assert (checked.entries, checked.head, checked.faults) == (1, head, [])
 
 
-def test_a_webhook_is_made_changed_tried_and_removed(client: Client) -> None:
+def test_a_webhook_is_created_changed_tested_and_deleted(client: Client) -> None:
     made = client.create_webhook(WebhookRequest(url="http://127.0.0.1:9/hook", events=("run.failed",), tenant="acme"))
 
     assert made.secret is not None

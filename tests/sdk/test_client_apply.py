@@ -1,4 +1,4 @@
-"""The client's part for many definitions at once: what is sent, in how many requests, and what comes back."""
+"""Bulk apply with the client: requests, batches and results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.sdk.scripted import HANG_UP, Answer, scripted
 
 
 def items(count: int, size: int = 0) -> list[ApplyItem]:
-    """So many, each of a job with a description of this length."""
+    """`count` items, each a job with a description of this length."""
     return [
         ApplyItem(job=msgspec.Raw(msgspec.json.encode({"name": f"j{number}", "description": "x" * size})))
         for number in range(count)
@@ -23,7 +23,7 @@ def items(count: int, size: int = 0) -> list[ApplyItem]:
 
 
 def lines(names: Iterable[str]) -> Answer:
-    """What a server says of items that are new to it."""
+    """The response for new items."""
     told = [json.dumps({"number": n, "job": name, "change": "created"}) for n, name in enumerate(names)]
     return Answer(body="\n".join(told).encode())
 
@@ -33,7 +33,7 @@ def names_in(body: bytes) -> list[str]:
     return [item["job"]["name"] for item in json.loads(body)["items"]]
 
 
-def test_many_items_go_in_several_requests_and_are_numbered_through() -> None:
+def test_many_items_are_batched_with_continuous_numbers() -> None:
     wanted = [f"j{number}" for number in range(MOST_ITEMS + 1)]
     with (
         scripted(HANG_UP, lines(wanted[:MOST_ITEMS]), lines(wanted[MOST_ITEMS:])) as server,
@@ -50,7 +50,7 @@ def test_many_items_go_in_several_requests_and_are_numbered_through() -> None:
     assert (said["why"], said["dry_run"], said["items"][0]["tenant"]) == ("a deployment", True, "acme")
 
 
-def test_large_items_go_in_requests_of_some_megabytes() -> None:
+def test_large_items_are_batched_by_size() -> None:
     mebibyte = 1024 * 1024
     with scripted(lines("ab"), lines("c")) as server, Client(server.url) as client:
         told = list(client.apply(items(3, size=mebibyte * 3 // 2)))
@@ -59,7 +59,7 @@ def test_large_items_go_in_requests_of_some_megabytes() -> None:
     assert [line.number for line in told] == [0, 1, 2]
 
 
-def test_what_is_said_of_an_item_is_kept_and_nothing_is_asked_for_nothing() -> None:
+def test_item_options_are_kept_and_no_items_send_no_request() -> None:
     definition = msgspec.Raw(b'{"name": "nightly"}')
     item = ApplyItem(job=msgspec.Raw(b'{"name": "a"}'), schedules=[WantedSchedule(definition=definition)], tenant="own")
     with scripted(lines("a")) as server, Client(server.url, tenant="acme") as client:
@@ -72,7 +72,7 @@ def test_what_is_said_of_an_item_is_kept_and_nothing_is_asked_for_nothing() -> N
     ]
 
 
-def test_an_answer_that_ends_too_early_is_not_taken_for_all() -> None:
+def test_a_truncated_response_is_an_error() -> None:
     with (
         scripted(lines("a")) as server,
         Client(server.url) as client,

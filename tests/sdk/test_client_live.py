@@ -39,7 +39,7 @@ def test_a_job_that_is_submitted_again_is_the_same_version(client: Client) -> No
     assert client.job("talks@1").version == 1
 
 
-def test_many_are_taken_each_for_itself_or_all_together(client: Client) -> None:
+def test_submit_many_accepts_each_or_all(client: Client) -> None:
     client.submit_job(TALKS)
     wishes = [client.request("talks"), client.request("nobody-knows"), client.request("talks")]
 
@@ -50,13 +50,13 @@ def test_many_are_taken_each_for_itself_or_all_together(client: Client) -> None:
     assert len(list(client.submit_many([wishes[0], wishes[2]], mode="all"))) == 2
 
 
-def test_what_is_not_there_is_not_found(client: Client) -> None:
+def test_unknown_ids_are_not_found(client: Client) -> None:
     for ask in (client.run, client.task, client.worker, client.job, client.cancel_run, client.drain):
         with pytest.raises(errors.NotFound):
             ask("nothing")
 
 
-def test_a_token_says_who_asks_and_what_they_may_do(client: Client) -> None:
+def test_a_token_has_a_tenant_and_a_role(client: Client) -> None:
     made = client.create_token(TokenRequest(name="ci", roles=["viewer"], tenant="acme"))
 
     with Client(client.url, token=made.token) as viewer:
@@ -68,5 +68,5 @@ def test_a_token_says_who_asks_and_what_they_may_do(client: Client) -> None:
     assert client.revoke_token(made.id).changed
 
 
-def test_who_answers_says_what_it_leads(client: Client) -> None:
+def test_the_server_view_lists_its_shards(client: Client) -> None:
     assert "default" in client.server().leads

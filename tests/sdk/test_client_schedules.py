@@ -1,4 +1,4 @@
-"""The client's part for schedules and events: what is sent, and what is safe to repeat."""
+"""Schedules and events with the client: requests and retries."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ FIRE = {
 
 
 def received(*ids: str) -> dict[str, object]:
-    """What the server says of events."""
+    """The response for events."""
     return {"items": [{"id": one, "source": "/s", "is_new": True} for one in ids]}
 
 
-def test_many_events_go_in_several_requests_and_are_sent_again_after_a_fault() -> None:
+def test_many_events_are_batched_and_retried() -> None:
     ids = [f"e{number}" for number in range(1_500)]
     with (
         scripted(HANG_UP, says(received(*ids[:1_000])), says(received(*ids[1_000:]))) as server,
@@ -42,7 +42,7 @@ def test_many_events_go_in_several_requests_and_are_sent_again_after_a_fault() -
     assert (event["specversion"], event["type"], event["data"]) == ("1.0", "a.b", {"n": 1})
 
 
-def test_a_trigger_and_a_rerun_are_repeated_under_their_keys() -> None:
+def test_trigger_and_rerun_are_retried_with_their_keys() -> None:
     answers = (problem(503, "unavailable"), says(FIRE), HANG_UP, says({"run_id": "run_2", "is_new_run": True}))
     with scripted(*answers) as server, Client(server.url) as client:
         assert client.trigger("nightly").run_id == "run_1"
@@ -52,7 +52,7 @@ def test_a_trigger_and_a_rerun_are_repeated_under_their_keys() -> None:
     assert fired == fired_again != ran == ran_again
 
 
-def test_the_latest_fires_are_asked_for_with_their_filters() -> None:
+def test_fires_are_listed_with_filters() -> None:
     with scripted(says({"items": [FIRE]})) as server, Client(server.url) as client:
         (fire,) = client.fires("nightly", outcomes=["ran", "late"], limit=5)
 
@@ -60,7 +60,7 @@ def test_the_latest_fires_are_asked_for_with_their_filters() -> None:
     assert server.heard[0].path.endswith("/schedules/nightly/fires?outcome=ran&outcome=late&limit=5")
 
 
-def test_a_new_schedule_says_from_when_on_its_windows_count() -> None:
+def test_since_is_sent_with_a_new_schedule() -> None:
     since = datetime(2026, 11, 15, tzinfo=UTC)
     with scripted(problem(409, "conflict")) as server, Client(server.url) as client, pytest.raises(Conflict):
         client.create_schedule({"name": "nightly"}, since=since)

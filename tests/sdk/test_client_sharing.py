@@ -1,4 +1,4 @@
-"""What a client does about who may use what, on a real server."""
+"""Pools, quotas and limits with the client, on a real server."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_pool_and_a_policy_are_described(client: Client) -> None:
         client.drop_policy("eu")
 
 
-def test_a_quota_is_set_raised_and_taken_away(client: Client) -> None:
+def test_a_quota_is_set_raised_and_deleted(client: Client) -> None:
     made = client.put_quota("quoted", QuotaRequest(max_tasks=5, guaranteed=Amounts(cpu=2)), "gpu")
 
     assert client.quota("quoted", "gpu") == made
@@ -62,7 +62,7 @@ def test_p0_is_granted_and_revoked(client: Client) -> None:
     assert made not in list(client.p0_grants())
 
 
-def test_a_group_is_of_the_clients_tenant(address: str) -> None:
+def test_a_group_belongs_to_the_clients_tenant(address: str) -> None:
     with Client(address, tenant="grouped") as client:
         made = client.put_group("db", GroupRequest(most=3))
 
@@ -75,7 +75,7 @@ def test_a_group_is_of_the_clients_tenant(address: str) -> None:
             client.group_named("db")
 
 
-def test_something_is_frozen_and_goes_on(client: Client) -> None:
+def test_a_freeze_is_created_and_deleted(client: Client) -> None:
     client.put_pool("cold", PoolRequest())
 
     made = client.freeze(FreezeRequest(kind="pool", subject="cold", why="to see"))
@@ -85,7 +85,7 @@ def test_something_is_frozen_and_goes_on(client: Client) -> None:
     assert made not in list(client.freezes())
 
 
-def test_how_things_stand_is_known(client: Client) -> None:
+def test_queue_usage_and_level_are_reported(client: Client) -> None:
     queue = until(lambda: next((queue for queue in [client.queue()] if queue.workers), None), "the worker is there")
 
     assert queue.pool == "default"

@@ -1,4 +1,4 @@
-"""What a client does to jobs, runs and tasks of a real server, beyond submitting and waiting."""
+"""Jobs, runs and tasks with the client on a real server, beyond submitting and waiting."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def job(name: str, **extra: object) -> dict[str, object]:
 
 
 def endless(name: str) -> dict[str, object]:
-    """A job with one task that is not over before somebody ends it."""
+    """A job with one task that runs until it is stopped."""
     return {"name": name, "tasks": [{"name": "only", "work": LONG}]}
 
 
-def test_a_job_has_versions_and_can_be_deleted_if_nobody_was_faster(client: Client) -> None:
+def test_a_job_has_versions_and_is_deleted_with_if_match(client: Client) -> None:
     client.submit_job(job("many"))
     client.submit_job(job("many", labels={"team": "ml"}))
 
@@ -36,7 +36,7 @@ def test_a_job_has_versions_and_can_be_deleted_if_nobody_was_faster(client: Clie
     assert list(client.jobs(q="job:many")) == []
 
 
-def test_a_job_is_told_day_by_day(client: Client) -> None:
+def test_a_job_trend_has_a_row_per_day(client: Client) -> None:
     run = submit(client, job("daily"))
     client.wait(run.id, timeout_seconds=60)
 
@@ -45,7 +45,7 @@ def test_a_job_is_told_day_by_day(client: Client) -> None:
     assert (trend.total.runs, trend.total.states) == (1, {"SUCCEEDED": 1})
 
 
-def test_runs_and_tasks_are_found_and_counted_by_a_filter(client: Client) -> None:
+def test_runs_and_tasks_are_listed_and_counted_by_filter(client: Client) -> None:
     run = submit(client, job("found"))
     client.wait(run.id, timeout_seconds=60)
 
@@ -55,7 +55,7 @@ def test_runs_and_tasks_are_found_and_counted_by_a_filter(client: Client) -> Non
     assert client.count_tasks(run=run.id).value == 1
 
 
-def test_a_graph_has_every_node_after_what_it_needs(client: Client) -> None:
+def test_graph_nodes_are_in_topological_order(client: Client) -> None:
     tasks = [
         {"name": "load", "work": QUICK, "needs": [{"task": "extract"}]},
         {"name": "extract", "work": QUICK},
@@ -68,7 +68,7 @@ def test_a_graph_has_every_node_after_what_it_needs(client: Client) -> None:
     assert graph.nodes[0].states == {"SUCCEEDED": 1}
 
 
-def test_a_running_task_is_killed_for_good_or_to_run_again(client: Client) -> None:
+def test_a_running_task_is_killed_or_retried(client: Client) -> None:
     run = submit(client, endless("killed"))
     (task,) = in_state(client, run.id, "RUNNING", 1)
 
@@ -79,7 +79,7 @@ def test_a_running_task_is_killed_for_good_or_to_run_again(client: Client) -> No
     assert client.wait(run.id, timeout_seconds=60).state == "CANCELLED"
 
 
-def test_a_checkpoint_is_replaced_only_if_it_is_the_one_that_was_seen(client: Client) -> None:
+def test_a_checkpoint_is_replaced_only_if_its_etag_matches(client: Client) -> None:
     run = submit(client, endless("saves"))
     (task,) = in_state(client, run.id, "RUNNING", 1)
 
@@ -96,7 +96,7 @@ def test_a_checkpoint_is_replaced_only_if_it_is_the_one_that_was_seen(client: Cl
     assert client.cancel_run(run.id).changed
 
 
-def test_runs_that_a_filter_finds_are_listed_and_acted_on(client: Client) -> None:
+def test_bulk_actions_apply_to_runs_that_match_a_filter(client: Client) -> None:
     runs = {submit(client, endless("herd")).id for _ in range(2)}
     found = BulkActRequest(act="cancel", q="job:herd", dry_run=True)
 
@@ -110,7 +110,7 @@ def test_runs_that_a_filter_finds_are_listed_and_acted_on(client: Client) -> Non
         list(client.act_on_runs(BulkActRequest(act="cancel", q="")))
 
 
-def test_waiting_is_told_by_the_server_and_ends_with_the_time(client: Client) -> None:
+def test_wait_uses_long_polling_and_times_out(client: Client) -> None:
     run = submit(client, endless("waited"))
 
     with pytest.raises(TimeoutError, match=run.id):

@@ -1,4 +1,4 @@
-"""What a task knows of itself, in a command's own process. (In a function: tests/worker/guard.)"""
+"""The task context in the process of a command. (In a function: the tests of the supervisor.)"""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tests.worker.guard.rig import Rig
 
 @pytest.fixture
 def no_context() -> None:
-    """As at the start of a process."""
+    """As in a new process."""
     contexts.set_current(None)
 
 
 @pytest.mark.processes
-async def test_a_commands_own_program_finds_its_context(tmp_path: Path) -> None:
-    """From start to end with a real guard: it saves, and says how far it is."""
+async def test_a_command_can_read_its_context(tmp_path: Path) -> None:
+    """End to end with a real supervisor: checkpoint and progress."""
     program = """
 import json
 from mainspring import current
@@ -55,7 +55,9 @@ print(json.dumps([context.item, context.partition, context.total, context.window
         await rig.end()
 
 
-def test_a_checkpoint_from_before_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_context: None) -> None:
+def test_the_checkpoint_of_the_previous_attempt_is_available(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_context: None
+) -> None:
     assignment = Assignment("att_1", "task_1", "run_1", "acme", "load", 2, "{}", "{}", {}, checkpoint='{"page": 3}')
     files = AttemptFiles(tmp_path, assignment, None)
     files.make()

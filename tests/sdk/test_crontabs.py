@@ -1,4 +1,4 @@
-"""A crontab: what is understood of it, and the pipelines that its lines become."""
+"""Crontabs: parsing, and conversion of lines to pipelines."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from mainspring.definitions.pipeline_file import Pipeline, read_pipeline
 
 
 def only(text: str) -> Entry:
-    """The one line of a crontab that starts something."""
+    """The only command line of a crontab."""
     (entry,) = read_crontab(text).entries
     return entry
 
 
 def imported(text: str, user: str = "ada") -> list[ImportedLine]:
-    """The pipelines of a crontab, for ada."""
+    """The pipelines of a crontab of user ada."""
     return pipelines_of(read_crontab(text), file="crontab -l", user=user)
 
 
 def read(line: ImportedLine) -> Pipeline:
-    """A pipeline, as the reader of pipeline files understands it."""
+    """A pipeline, as parsed from its file."""
     return read_pipeline(line.text, "pipeline.yaml", id=line.name, directory=f"/srv/{line.name}", local_zone="UTC")
 
 
@@ -41,14 +41,14 @@ def task(line: ImportedLine) -> Any:
 
 
 def printed(line: ImportedLine, home: Path) -> str:
-    """What the command of a pipeline prints, run as a worker would."""
+    """The output of a pipeline's command, run as a worker would."""
     shell = task(line)["work"]["shell"]
     environment = {"HOME": str(home), "PATH": "/usr/bin:/bin"}
     done = subprocess.run(["/bin/sh", "-c", shell], env=environment, capture_output=True, text=True, check=True)
     return done.stdout
 
 
-def test_variables_count_for_the_lines_below_them() -> None:
+def test_variables_apply_to_the_lines_below() -> None:
     first, second, third = read_crontab(
         "0 1 * * * one\n"
         "PATH = /usr/local/bin:/bin\n"
@@ -80,7 +80,7 @@ def test_a_variable_before_a_command_is_part_of_the_command() -> None:
         (r"printf '\\n' a\b", r"printf '\\n' a\b", None),
     ],
 )
-def test_a_percent_sign_begins_the_input_unless_it_is_escaped(line: str, command: str, stdin: str | None) -> None:
+def test_an_unescaped_percent_sign_starts_the_input(line: str, command: str, stdin: str | None) -> None:
     entry = only(f"* * * * * {line}")
 
     assert (entry.command, entry.stdin) == (command, stdin)
@@ -113,7 +113,7 @@ def test_comments_right_above_a_line_describe_it() -> None:
         ("hello world", "neither a variable nor five fields"),
     ],
 )
-def test_a_line_that_cannot_be_taken_is_reported_and_stops_no_other(line: str, why: str) -> None:
+def test_an_invalid_line_is_reported_and_the_others_are_converted(line: str, why: str) -> None:
     read = read_crontab(f"0 1 * * * before\n{line}\n0 2 * * * after\n")
 
     assert [entry.command for entry in read.entries] == ["before", "after"]
@@ -122,7 +122,7 @@ def test_a_line_that_cannot_be_taken_is_reported_and_stops_no_other(line: str, w
     assert why in remark.why
 
 
-def test_mail_is_reported_unless_it_is_switched_off() -> None:
+def test_mail_is_reported_unless_disabled() -> None:
     read = read_crontab("MAILTO=''\n0 1 * * * x\nMAILTO=ada@example.org\n0 2 * * * y\n")
 
     assert [(remark.line, remark.text) for remark in read.ignored] == [(3, "MAILTO=ada@example.org")]
@@ -133,7 +133,7 @@ def test_mail_is_reported_unless_it_is_switched_off() -> None:
 SYSTEM = "17 * * * * root cd / && run-parts /etc/cron.hourly\n@daily www-data php clean.php\n"
 
 
-def test_the_form_of_the_system_is_seen_from_the_users_in_every_line() -> None:
+def test_the_system_format_is_detected_by_its_user_column() -> None:
     users = {"root", "www-data"}
 
     assert read_crontab(SYSTEM, users=users).form is Form.SYSTEM
@@ -143,7 +143,7 @@ def test_the_form_of_the_system_is_seen_from_the_users_in_every_line() -> None:
     assert read_crontab("", users=users).form is Form.USER
 
 
-def test_a_form_that_is_said_counts() -> None:
+def test_an_explicit_format_has_precedence() -> None:
     assert read_crontab(SYSTEM, form=Form.USER).entries[0].command.startswith("root cd")
     (entry,) = read_crontab("0 1 * * * somebody run it", form=Form.SYSTEM).entries
     assert (entry.user, entry.command) == ("somebody", "run it")
@@ -152,7 +152,7 @@ def test_a_form_that_is_said_counts() -> None:
 
 
 def test_either_day_field_is_enough_if_both_are_restricted() -> None:
-    """The 13th, and every Friday: as cron has it."""
+    """The 13th and every Friday, as in cron."""
     at = datetime(2026, 11, 1, tzinfo=UTC)
     found = []
     while (window := next_window(CronTrigger(cron=only("0 0 13 * 5 x").schedule), at)) and window.month == 11:
@@ -180,11 +180,11 @@ def test_either_day_field_is_enough_if_both_are_restricted() -> None:
         ("/opt/日本/語", "line"),
     ],
 )
-def test_a_command_has_a_name_that_people_know(command: str, name: str) -> None:
+def test_a_command_is_named_after_its_program(command: str, name: str) -> None:
     assert name_of(command, set()) == name
 
 
-def test_names_are_given_once() -> None:
+def test_names_are_unique() -> None:
     taken: set[str] = set()
 
     assert [name_of("./x.sh", taken) for _ in range(3)] == ["x", "x-2", "x-3"]
@@ -220,7 +220,7 @@ def test_another_shell_gets_the_command_as_it_is(tmp_path: Path) -> None:
     assert task(line)["work"]["env"]["SHELL"] == "/bin/bash"
 
 
-def test_a_value_that_looks_like_a_template_stays_what_it_is() -> None:
+def test_a_value_that_looks_like_a_template_is_literal() -> None:
     (line,) = imported("FORMAT={{.Names}} {% x %} {# y #}\nODD-NAME=1\nTZ=Asia/Tokyo\n* * * * * docker ps\n")
 
     environment = task(line)["work"]["env"]
@@ -230,7 +230,7 @@ def test_a_value_that_looks_like_a_template_stays_what_it_is() -> None:
     assert [note.partition(" ")[0] for note in line.notes] == ["TZ", "ODD-NAME"]
 
 
-def test_a_line_for_another_user_is_switched_off() -> None:
+def test_a_line_of_another_user_is_disabled() -> None:
     text = "0 1 * * * root clean\n0 2 * * * ada mine\n"
     theirs, mine = pipelines_of(read_crontab(text, form=Form.SYSTEM), file="/etc/crontab", user="ada")
 
@@ -252,7 +252,7 @@ def test_a_line_for_another_user_is_switched_off() -> None:
         "echo - | > & ! @ ` %",
     ],
 )
-def test_whatever_a_command_has_in_it_the_file_can_be_read(command: str) -> None:
+def test_any_command_results_in_a_readable_file(command: str) -> None:
     (line,) = imported(f"# about: {command}\n* * * * * {command}")
 
     shell = task(line)["work"]["shell"]

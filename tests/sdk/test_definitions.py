@@ -1,4 +1,4 @@
-"""A job file: what people write, what the server gets, and what is said about mistakes."""
+"""Job files: the short form, the strict form, and error messages."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def task(fields: str) -> Any:
 
 
 def flaws(text: str) -> list[str]:
-    """What is said about a file with mistakes, without the lines."""
+    """The errors of an invalid file, without the quoted lines."""
     with pytest.raises(InvalidFile) as caught:
         read_definition(text, "job.yaml")
     return [f"{fault.where.removeprefix('job.yaml:')} {fault.why}" for fault in caught.value.faults]
 
 
-def test_the_friendly_form_becomes_the_strict_form() -> None:
+def test_the_short_form_becomes_the_strict_form() -> None:
     job = strict("""
 name: etl
 description: Loads orders
@@ -109,7 +109,7 @@ tasks:
         ("printf 'a | b'", ["printf", "a | b"]),
     ],
 )
-def test_a_command_is_split_into_words_and_a_template_stays_whole(line: str, words: list[str]) -> None:
+def test_a_command_is_split_into_words_and_a_template_is_not(line: str, words: list[str]) -> None:
     assert task(msgspec.json.encode({"run": line}).decode()[1:-1].replace('"run":', "run: ", 1))["work"] == {
         "run": words
     }
@@ -119,7 +119,7 @@ def test_a_command_may_be_a_list() -> None:
     assert task("run: [sleep, 5]")["work"] == {"run": ["sleep", "5"]}
 
 
-def test_edges_are_names_or_names_with_conditions() -> None:
+def test_needs_are_names_or_names_with_conditions() -> None:
     job = strict("""
 name: job
 tasks:
@@ -134,7 +134,7 @@ tasks:
     assert job["tasks"][2]["needs"] == [{"task": "a"}, {"task": "b", "when": "output.rows > 0"}]
 
 
-def test_defaults_are_for_tasks_that_say_nothing_themselves() -> None:
+def test_defaults_apply_to_tasks_without_their_own() -> None:
     job = strict("""
 name: job
 defaults: {retries: 4, timeout: 1m}
@@ -150,7 +150,7 @@ tasks:
     assert {task["timeout_seconds"] for task in job["tasks"]} == {60.0}
 
 
-def test_what_failures_lead_to_is_said_in_a_readable_form() -> None:
+def test_failure_policies_have_a_readable_form() -> None:
     job = strict("""
 name: job
 max_retries: 20
@@ -189,7 +189,7 @@ tasks:
     assert "retry" not in second
 
 
-def test_a_task_for_each_item_of_a_list() -> None:
+def test_for_each_is_a_fan_out() -> None:
     job = strict("""
 name: job
 tasks:
@@ -211,7 +211,7 @@ tasks:
     assert job["tasks"][1]["label"] == "{{ item }}"
 
 
-def test_mistakes_inside_of_retry_are_shown_where_they_are() -> None:
+def test_errors_in_retry_have_a_position() -> None:
     found = flaws("""name: job
 retry: {memory_limt: 1Gi}
 tasks:
@@ -249,7 +249,7 @@ tasks:
     ]
 
 
-def test_the_strict_form_is_taken_as_it_is() -> None:
+def test_the_strict_form_is_accepted_unchanged() -> None:
     text = '{"name":"job","tasks":[{"name":"a","work":{"run":["true"]}},{"name":"b","needs":[{"task":"a"}]}]}'
 
     assert read_definition(text, "job.json").body == text.encode()
@@ -257,11 +257,11 @@ def test_the_strict_form_is_taken_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
-def test_the_examples_are_right(path: Path) -> None:
+def test_the_examples_are_valid(path: Path) -> None:
     decode_job(read_definition(path.read_text(), path.name).body, Limits())
 
 
-def test_a_mistake_is_shown_with_its_lines_and_what_was_meant() -> None:
+def test_an_error_is_shown_with_its_lines_and_a_suggestion() -> None:
     with pytest.raises(InvalidFile) as caught:
         read_definition("name: etl\ntasks:\n  - id: load\n    run: python load.py\n    retires: 3\n", "etl.yaml")
 
@@ -275,7 +275,7 @@ def test_a_mistake_is_shown_with_its_lines_and_what_was_meant() -> None:
     )
 
 
-def test_all_mistakes_are_named_at_once() -> None:
+def test_all_errors_are_reported_at_once() -> None:
     found = flaws("""name: etl
 tasks:
   - id: a
@@ -322,7 +322,7 @@ tasks:
         ("for_each: {a: 1}\nrun: x", "must be a text"),
     ],
 )
-def test_what_is_wrong_with_a_task_is_said(fields: str, said: str) -> None:
+def test_errors_of_a_task(fields: str, said: str) -> None:
     lines = "".join(f"    {line}\n" for line in fields.splitlines())
 
     assert said in " ".join(flaws(f"name: job\ntasks:\n  - id: only\n{lines}"))
@@ -344,17 +344,17 @@ def test_what_is_wrong_with_a_task_is_said(fields: str, said: str) -> None:
         ('{"name": "a", "tasks": [{"nme": "a"}]}', "did you mean `name`?"),
     ],
 )
-def test_what_is_wrong_with_a_job_is_said(text: str, said: str) -> None:
+def test_errors_of_a_job(text: str, said: str) -> None:
     assert said in " ".join(flaws(text))
 
 
-def test_a_task_whose_name_is_misspelt_is_not_missed_by_those_that_need_it() -> None:
+def test_a_task_with_an_invalid_name_is_not_reported_as_missing() -> None:
     assert flaws("name: a\ntasks:\n  - nmae: x\n  - {id: b, needs: [x]}\n") == [
         "3:5 unknown field `nmae`, did you mean `name`?"
     ]
 
 
-def test_faults_of_the_server_are_led_back_to_the_lines() -> None:
+def test_server_faults_are_mapped_to_lines() -> None:
     definition = read_definition("name: a\ntasks:\n  - id: a\n  - id: b\n    needs: [a]\n    retries: 1\n", "a.yaml")
 
     blamed = blame(

@@ -1,4 +1,4 @@
-"""YAML as a job file has it: YAML 1.2, strict, and small; and amounts as people write them."""
+"""YAML of job files: a strict subset of YAML 1.2; and quantities."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mainspring.definitions.quantities import bytes_of, millis_of, say_bytes, sa
 
 
 def value(text: str) -> object:
-    """What a text means."""
+    """The value of a text."""
     root, flaws = parse(text)
     assert flaws == []
     assert root is not None
@@ -17,7 +17,7 @@ def value(text: str) -> object:
 
 
 def flaw(text: str) -> str:
-    """The one thing that is wrong with a text."""
+    """The only error of a text."""
     (found,) = parse(text)[1]
     return f"{found.place.line + 1}:{found.place.column + 1} {found.why} {found.note}".strip()
 
@@ -51,11 +51,11 @@ def flaw(text: str) -> str:
         (">\n  a\n  b", "a b\n"),
     ],
 )
-def test_a_word_means_what_yaml_1_2_says(word: str, meaning: object) -> None:
+def test_scalars_follow_yaml_1_2(word: str, meaning: object) -> None:
     assert value(f"key: {word}\n") == {"key": meaning}
 
 
-def test_an_alias_is_what_it_stands_for() -> None:
+def test_an_alias_is_resolved() -> None:
     assert value("a: &x [1, {b: 2}]\nc: *x\n") == {"a": [1, {"b": 2}], "c": [1, {"b": 2}]}
 
 
@@ -72,15 +72,15 @@ def test_an_alias_is_what_it_stands_for() -> None:
         ("[" * (DEEPEST + 1) + "]" * (DEEPEST + 1), f"1:{DEEPEST + 1} nests deeper than {DEEPEST}"),
     ],
 )  # fmt: skip
-def test_what_could_surprise_is_refused(text: str, said: str) -> None:
+def test_ambiguous_yaml_is_refused(text: str, said: str) -> None:
     assert flaw(text) == said
 
 
-def test_a_tab_is_named_as_what_it_is() -> None:
+def test_a_tab_is_reported_as_a_tab() -> None:
     assert "a tab can't indent" in flaw("a:\n\tb: 1\n")
 
 
-def test_a_text_that_would_become_a_billion_values_is_refused() -> None:
+def test_an_alias_bomb_is_refused() -> None:
     text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
         f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 10)
     )
@@ -92,7 +92,7 @@ def test_a_text_that_would_become_a_billion_values_is_refused() -> None:
     ("said", "seconds"),
     [(90, 90), (0.5, 0.5), ("90s", 90), ("10m", 600), ("1h30m", 5400), ("2d", 172_800), ("5ms", 0.005)],
 )
-def test_a_length_of_time(said: object, seconds: float) -> None:
+def test_a_duration(said: object, seconds: float) -> None:
     assert seconds_of(said) == pytest.approx(seconds)
 
 
@@ -109,11 +109,11 @@ def test_a_share_of_processors(said: object, millis: int) -> None:
 
 
 @pytest.mark.parametrize("said", ["10", "m10", "-5s", "", None, True, [1], "10 parsecs"])
-def test_what_is_no_amount_is_refused(said: object) -> None:
+def test_an_invalid_quantity_is_refused(said: object) -> None:
     with pytest.raises(ValueError, match="must be"):
         seconds_of(said)
 
 
-def test_lengths_and_sizes_are_said_in_few_words() -> None:
+def test_durations_and_sizes_are_formatted_briefly() -> None:
     assert [say_seconds(n) for n in (0.31, 42, 247, 3_840, 266_400)] == ["0.3s", "42s", "4m 07s", "1h 04m", "3d 02h"]
     assert [say_bytes(n) for n in (0, 512, 2**29, 3 * 2**29)] == ["0", "512", "512Mi", "1.5Gi"]

@@ -1,4 +1,4 @@
-"""HTTP calls and containers in job files and pipeline files: read, and led back to their lines if they are wrong."""
+"""HTTP calls and containers in job files and pipeline files: parsing, and errors with lines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mainspring.protocol.errors import InvalidFile
 INSIDE = "what runs in a container is said inside of `container`"
 NAMES = "there is only item and outputs and params and partition and run and task and total and window"
 FILE = """\
-name: errands
+name: calls
 tasks:
   - id: ping
     http: https://example.com/ping
@@ -40,18 +40,18 @@ tasks:
 
 
 def works_of(body: bytes) -> list[dict[str, Any]]:
-    """What the tasks of a job do."""
+    """The work of a job's tasks."""
     return [task["work"] for task in json.loads(body)["tasks"]]
 
 
 def flaws_of(text: str) -> list[str]:
-    """What is said about a file, each with its place."""
+    """The errors of a file, with line and column."""
     with pytest.raises(InvalidFile) as caught:
         read_definition(text, "e.yaml")
     return [f"{fault.where.removeprefix('e.yaml:')} {fault.why}" for fault in caught.value.faults]
 
 
-def test_a_job_file_has_them() -> None:
+def test_a_job_file_can_have_http_calls_and_containers() -> None:
     ping, load, train, tool = works_of(read_definition(FILE, "e.yaml").body)
     assert ping == {"http": {"url": "https://example.com/ping"}}
     assert load["http"] == {
@@ -70,15 +70,15 @@ def test_a_job_file_has_them() -> None:
     assert tool == {"container": {"image": "alpine:3"}}
 
 
-def test_a_pipeline_has_them_and_its_directory_is_not_theirs() -> None:
-    """It is one of the worker's machine: a container does not see it."""
-    text = FILE.replace("name: errands\n", "") + "  - {id: here, run: ls}\n"
+def test_a_pipeline_can_have_them_and_they_do_not_run_in_its_directory() -> None:
+    """It is on the worker's machine: a container does not see it."""
+    text = FILE.replace("name: calls\n", "") + "  - {id: here, run: ls}\n"
     *errands, here = works_of(read_pipeline(text, "p/pipeline.yaml", directory="/pipelines/p", local_zone="UTC").job)
     assert [work.get("directory") for work in errands] == [None] * 4
     assert here["directory"] == "/pipelines/p"
 
 
-def test_what_is_wrong_is_told_with_its_line_and_what_was_meant() -> None:
+def test_errors_have_a_line_and_a_suggestion() -> None:
     assert flaws_of("""\
 name: wrong
 tasks:
@@ -98,7 +98,7 @@ tasks:
     ]  # fmt: skip
 
 
-def test_what_the_rules_of_the_server_say_is_led_back_to_its_line() -> None:
+def test_server_faults_are_mapped_to_lines() -> None:
     assert flaws_of("""\
 name: wrong
 tasks:
@@ -124,7 +124,7 @@ tasks:
     ]  # fmt: skip
 
 
-def test_a_parameter_that_is_misspelt_is_found_inside_of_them() -> None:
+def test_a_misspelled_parameter_is_found_in_nested_fields() -> None:
     text = """\
 params: {day: monday}
 tasks:

@@ -1,4 +1,4 @@
-"""Importing the SDK starts nothing: no thread, no server, no file, and none of the modules that could."""
+"""Importing the package has no side effects: no thread, server or file, and no modules that create them."""
 
 from __future__ import annotations
 

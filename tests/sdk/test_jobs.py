@@ -1,4 +1,4 @@
-"""`@job`: what a body does becomes a definition that the server takes."""
+"""`@job`: a body becomes a definition."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _values(of: Any, name: str) -> Any:
     return _tasks(of)[name]["work"]["values"]
 
 
-def test_calls_become_tasks_that_need_each_other() -> None:
+def test_calls_become_tasks_with_dependencies() -> None:
     @job
     def chain() -> object:
         return report([fetch("Oslo"), fetch("Rome", unit="F")])
@@ -50,7 +50,7 @@ def test_calls_become_tasks_that_need_each_other() -> None:
     assert _values(chain, "report") == {"rows": [{"$": "outputs.fetch"}, {"$": "outputs['fetch-2']"}]}
 
 
-def test_what_the_decorator_says_is_in_the_definition() -> None:
+def test_decorator_options_are_in_the_definition() -> None:
     @job(
         on_failure="skip_failed", timeout="1h", labels={"team": "ml"}, max_retries=7, max_fan_out=9,
         finish_within="45m", escalate=False,
@@ -138,7 +138,7 @@ def test_map_is_a_fan_out_over_a_parameter_a_list_or_an_output() -> None:
     assert _values(wide, "report") == {"rows": {"$": "outputs.fetch", "default": []}}
 
 
-def test_conditions_stand_on_edges() -> None:
+def test_conditions_belong_to_edges() -> None:
     @job
     def careful(mode: str = "full", most: int | None = None) -> None:
         one, two = fetch("a"), fetch("b")
@@ -171,7 +171,7 @@ def test_outside_of_a_job_a_task_stays_a_function() -> None:
     assert fetch.named("other")("Rome")["city"] == "Rome"
 
 
-def test_the_body_is_called_once_and_only_when_somebody_asks() -> None:
+def test_the_body_is_called_once_and_lazily() -> None:
     calls = []
 
     @job
@@ -191,7 +191,7 @@ class Money(TypedDict):
     currency: str
 
 
-def test_parameters_are_converted_and_every_fault_is_named() -> None:
+def test_parameters_are_converted_and_all_faults_are_reported() -> None:
     @job
     def typed(day: date, prices: list[Money], span: Span | None = None, count: int = 3) -> object:
         return check(day=day, prices=prices, span=span, count=count)
@@ -208,8 +208,8 @@ def test_parameters_are_converted_and_every_fault_is_named() -> None:
         typed.bind((date(2026, 1, 2),), {"day": date(2026, 1, 2), "prices": []})
 
 
-def test_where_tasks_run_and_what_counts_them() -> None:
-    """PLC-3, PLC-12: what the decorators say is what the definition says."""
+def test_placement_and_group_options() -> None:
+    """PLC-3, PLC-12: options of the decorators are fields of the definition."""
 
     @task
     def first() -> int:
@@ -231,7 +231,7 @@ def test_where_tasks_run_and_what_counts_them() -> None:
     }  # fmt: skip
 
 
-def test_a_name_alone_is_no_list_of_names() -> None:
-    """It would be taken for the letters that it has."""
-    with pytest.raises(Refused, match="near is a list of names, not 'first'"):
+def test_a_string_is_not_a_list_of_names() -> None:
+    """It would be split into letters."""
+    with pytest.raises(Refused, match="a list of names, not 'first'"):
         task(name="second", near="first")(lambda: None)

@@ -1,4 +1,4 @@
-"""What shows when pipelines are seen together; and the zone of the machine."""
+"""Checks across pipelines; and the local time zone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mainspring.protocol.errors import Fault
 
 
 def pipelines(**after: str) -> list[Pipeline]:
-    """Pipelines, each with the one that it waits for."""
+    """Pipelines, each with its `after`."""
     return [
         read_pipeline(
             f"schedule:\n  every: 1h\n  after: {other}\ntasks: [{{id: a, run: x}}]\n".replace("  after: \n", ""),
@@ -24,11 +24,11 @@ def pipelines(**after: str) -> list[Pipeline]:
     ]
 
 
-def test_a_chain_is_no_circle() -> None:
+def test_a_chain_is_not_a_cycle() -> None:
     assert after_cycles(pipelines(a="b", b="c", c="", d="b")) == []
 
 
-def test_every_pipeline_of_a_circle_is_named_with_its_line() -> None:
+def test_every_pipeline_of_a_cycle_is_reported_with_its_line() -> None:
     found = after_cycles(pipelines(a="b", b="c", c="b", d="a", e="elsewhere"))
 
     assert [(pipeline.file, flaw.place.line + 1, flaw.why) for pipeline, flaw in found] == [
@@ -37,7 +37,7 @@ def test_every_pipeline_of_a_circle_is_named_with_its_line() -> None:
     ]
 
 
-def test_a_long_chain_is_walked_once() -> None:
+def test_a_long_chain_is_visited_once() -> None:
     names = [f"p{number}" for number in range(300)]
     chain = pipelines(**dict(zip(names, [*names[1:], names[0]], strict=True)))
 
@@ -45,7 +45,7 @@ def test_a_long_chain_is_walked_once() -> None:
     assert after_cycles(chain[:-1]) == []
 
 
-def test_two_schedules_of_a_file_may_wait_for_different_ones() -> None:
+def test_two_schedules_of_a_file_may_have_different_upstreams() -> None:
     text = "on: {{schedule: {{every: 1h, after: {}}}, event: {{type: x, after: {}}}}}\ntasks: [{{id: a, run: x}}]\n"
     both = [
         read_pipeline(text.format("b", "c"), "a.yaml", local_zone="UTC"),
@@ -58,14 +58,14 @@ def test_two_schedules_of_a_file_may_wait_for_different_ones() -> None:
     ]
 
 
-def test_one_that_is_not_there_is_named_with_what_may_have_been_meant() -> None:
+def test_an_unknown_upstream_gets_a_suggestion() -> None:
     found = unknown_afters(pipelines(report="data-ftch"), {"data-fetch", "report"})
 
     why = "it waits for `data-ftch`, and there is no such pipeline here, did you mean `data-fetch`?"
     assert found == [Fault(where="report.yaml:3:3", why=why)]
 
 
-def test_nobody_is_told_to_wait_for_itself() -> None:
+def test_a_pipeline_is_never_suggested_to_itself() -> None:
     found = unknown_afters(pipelines(report="reports"), {"report"})
 
     assert [fault.why for fault in found] == ["it waits for `reports`, and there is no such pipeline here"]
@@ -83,7 +83,7 @@ def test_nobody_is_told_to_wait_for_itself() -> None:
         ("", None, None, "UTC"),
     ],
 )
-def test_the_zone_of_the_machine(
+def test_the_local_time_zone(
     variable: str, link: str | None, file: str | None, zone: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TZ", variable)

@@ -1,4 +1,4 @@
-"""A pipeline file: what people write, and the job and the schedules that the server gets."""
+"""Pipeline files, and the resulting job and schedules."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ MAP = "input: {items: [{a: 1}]}\nmap: {prompt: '{{ a }}'}\n"
 
 
 def read(text: str, **options: Any) -> Pipeline:
-    """A file's text as a pipeline, in a machine that is in Berlin."""
+    """Parse a file's text, with the local time zone Europe/Berlin."""
     return read_pipeline(text, "pipeline.yaml", **{"local_zone": "Europe/Berlin", **options})
 
 
 def example(name: str, **options: Any) -> Pipeline:
-    """One of the files beside this one."""
+    """Read a file of this directory."""
     return read((FILES / f"{name}.yaml").read_text(), **options)
 
 
 def job(pipeline: Pipeline) -> Any:
-    """The job, as JSON has it."""
+    """The job as JSON."""
     decode_job(pipeline.job, Limits())
     return msgspec.json.decode(pipeline.job)
 
 
 def only(pipeline: Pipeline) -> ScheduleSpec:
-    """Its one schedule."""
+    """Its only schedule."""
     assert len(pipeline.schedules) == 1
     return pipeline.schedules[0]
 
 
-def test_the_format_of_the_design_is_a_map_with_its_schedule() -> None:
+def test_the_documented_format_is_a_map_with_a_schedule() -> None:
     pipeline = example("daily-bug-report", id="reports.daily", directory="/srv/reports/daily")
     spec = job(pipeline)
     work = read_work(msgspec.json.encode(spec["tasks"][0]["work"]))
@@ -78,7 +78,7 @@ def test_the_format_of_the_design_is_a_map_with_its_schedule() -> None:
         ("queue-monitor", "*/15 9-17 * * 1-5", "America/Los_Angeles", "skip", 3, 60),
     ],
 )
-def test_the_examples_of_the_design(name: str, cron: str, zone: str, missed: str, tries: int, delay: int) -> None:
+def test_the_documented_examples(name: str, cron: str, zone: str, missed: str, tries: int, delay: int) -> None:
     pipeline = example(name)
     task = job(pipeline)["tasks"][0]
 
@@ -88,13 +88,13 @@ def test_the_examples_of_the_design(name: str, cron: str, zone: str, missed: str
     assert "directory" not in task["work"]
 
 
-def test_items_may_stand_in_the_file() -> None:
+def test_items_may_be_inline() -> None:
     work = job(example("queue-monitor"))["tasks"][0]["work"]
 
     assert work["input"] == {"items": [{"queue": "high-priority"}, {"queue": "standard"}]}
 
 
-def test_a_pipeline_may_wait_for_another_for_a_file_and_tell_somebody() -> None:
+def test_a_pipeline_may_have_after_a_condition_and_notify() -> None:
     after = only(example("after")).after
 
     assert after is not None
@@ -106,7 +106,7 @@ def test_a_pipeline_may_wait_for_another_for_a_file_and_tell_somebody() -> None:
     )
 
 
-def test_the_other_format_is_read_whole_and_says_what_is_not_followed() -> None:
+def test_the_camel_case_format_is_read_and_unsupported_fields_are_warned_about() -> None:
     pipeline = example("etl", directory="/srv/etl")
     extract, transform, publish = job(pipeline)["tasks"]
     by_clock, by_event = pipeline.schedules
@@ -136,13 +136,13 @@ def test_the_other_format_is_read_whole_and_says_what_is_not_followed() -> None:
 
 
 @pytest.mark.parametrize("text", ["finish_within: 45m", "finish_within_seconds: 2700", "sla: {finish_within: 45m}"])
-def test_by_when_runs_are_to_be_over_is_said_of_the_job_or_in_sla(text: str) -> None:
+def test_a_deadline_is_set_on_the_job_or_in_sla(text: str) -> None:
     pipeline = read_pipeline(f"{text}\nescalate: false\ntasks:\n  - {{id: a, run: b}}\n", "pipeline.yaml")
     assert (job(pipeline)["finish_within_seconds"], job(pipeline)["escalate"]) == (2_700, False)
     assert pipeline.warnings == ()
 
 
-def test_it_can_not_be_said_in_both_places() -> None:
+def test_a_deadline_can_not_be_set_in_both_places() -> None:
     text = "finish_within: 1h\nsla: {finish_within: 45m}\ntasks:\n  - {id: a, run: b}\n"
     with pytest.raises(InvalidFile, match="2:7: `finish_within` is said twice"):
         read_pipeline(text, "pipeline.yaml")
@@ -162,11 +162,11 @@ def test_it_can_not_be_said_in_both_places() -> None:
         ("schedule: {manual: true}", ManualTrigger()),
     ],
 )
-def test_each_way_to_say_when(text: str, trigger: object) -> None:
+def test_each_kind_of_trigger(text: str, trigger: object) -> None:
     assert only(read(f"name: x\n{text}\n{TASKS}")).trigger == trigger
 
 
-def test_an_expected_event_is_expected_in_the_zone_of_the_machine() -> None:
+def test_an_expected_event_uses_the_local_time_zone() -> None:
     trigger = only(read(f"on: {{event: {{type: a, expected: {{cron: 0 5 * * *, buffer: 10m}}}}}}\n{TASKS}")).trigger
 
     assert isinstance(trigger, EventTrigger)
@@ -175,11 +175,11 @@ def test_an_expected_event_is_expected_in_the_zone_of_the_machine() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "on: {manual: true}\n"])
-def test_without_a_schedule_it_runs_when_somebody_asks(text: str) -> None:
+def test_without_a_schedule_it_runs_on_demand(text: str) -> None:
     assert read(f"name: x\n{text}{TASKS}").schedules == ()
 
 
-def test_nobody_can_forbid_to_start_it_by_hand() -> None:
+def test_manual_runs_can_not_be_disabled() -> None:
     pipeline = read(f"on: {{every: 1h, manual: false}}\n{TASKS}")
 
     assert [fault.where for fault in pipeline.warnings] == ["pipeline.yaml:1:17"]
@@ -200,7 +200,7 @@ def test_nobody_can_forbid_to_start_it_by_hand() -> None:
         ("p.yaml", "name: title\n", {"id": "a.b"}, "a.b"),
     ],
 )
-def test_the_name_of_its_job(file: str, text: str, options: dict[str, str], id: str) -> None:
+def test_the_job_is_named_after_the_pipeline(file: str, text: str, options: dict[str, str], id: str) -> None:
     pipeline = read_pipeline(text + TASKS, file, local_zone="UTC", **options)
 
     assert (pipeline.id, job(pipeline)["name"]) == (id, id)
@@ -222,7 +222,7 @@ tasks:
     ]  # fmt: skip
 
 
-def test_the_retry_policy_is_for_tasks_that_say_nothing_else() -> None:
+def test_the_retry_policy_applies_to_tasks_without_their_own() -> None:
     text = """
 schedule: {every: 1h, retryPolicy: {maxRetries: 2}}
 retry: {cap: 5m}
@@ -236,7 +236,7 @@ tasks:
     assert [(task["max_attempts"], task["retry_delay_seconds"]) for task in spec["tasks"]] == [(2, 60), (1, 60)]
 
 
-def test_defaults_go_over_the_retry_policy() -> None:
+def test_defaults_override_the_retry_policy() -> None:
     text = f"schedule: {{every: 1h, retryPolicy: {{retryDelayMs: 500}}}}\ndefaults: {{retries: 0}}\n{TASKS}"
     task = job(read(text))["tasks"][0]
 
@@ -244,7 +244,7 @@ def test_defaults_go_over_the_retry_policy() -> None:
 
 
 @pytest.mark.parametrize(("said", "tries"), [(0, 1), (1, 1), (2, 2), (5, 5)])
-def test_max_retries_counts_the_first_try(said: int, tries: int) -> None:
+def test_max_retries_includes_the_first_attempt(said: int, tries: int) -> None:
     spec = job(read(f"schedule: {{every: 1h, retryPolicy: {{maxRetries: {said}}}}}\n{MAP}"))
 
     assert spec["tasks"][0]["max_attempts"] == tries
@@ -289,7 +289,7 @@ def test_concurrency_and_priority_go_to_the_schedule() -> None:
         ("{on: [late], url: 'http://a'}", []),
     ],
 )
-def test_who_is_told_what(notify: str, events: list[tuple[str, ...]]) -> None:
+def test_notify_sets_url_and_events(notify: str, events: list[tuple[str, ...]]) -> None:
     above = read(f"notify: {notify}\n{TASKS}")
     inside = read(f"schedule: {{every: 1h, notify: {notify}}}\n{TASKS}")
 
@@ -307,7 +307,7 @@ def test_who_is_told_what(notify: str, events: list[tuple[str, ...]]) -> None:
         ("false", "false"),
     ],
 )
-def test_the_if_of_a_task(said: str, when: str | None) -> None:
+def test_a_task_may_have_an_if(said: str, when: str | None) -> None:
     text = f"tasks:\n  - {{id: first, run: a}}\n  - id: second\n    needs: first\n    run: b\n    if: {said}\n"
 
     assert job(read(text))["tasks"][1]["when"] == when
@@ -343,7 +343,7 @@ def test_a_job_file_without_anything_of_a_pipeline_is_as_strict_as_before() -> N
         read_definition(f"name: A b\n{TASKS}", "job.yaml")
 
 
-def test_what_a_server_refuses_is_led_back_to_the_lines() -> None:
+def test_server_refusals_are_mapped_to_lines() -> None:
     pipeline = example("etl")
     error = blame(
         pipeline,
@@ -364,7 +364,7 @@ def test_what_a_server_refuses_is_led_back_to_the_lines() -> None:
 
 
 def test_a_group_of_several_pipelines_counts_the_runs_of_each() -> None:
-    """It is the job's, with how many if the file says that; the schedule is not limited by it."""
+    """The group belongs to the job, with its limit if the file sets one; it does not limit the schedule."""
     text = "name: p\non: {every: 1h}\n"
     pipeline = read(f"{text}concurrency: {{group: etl, max: 2, when_busy: queue}}\n{TASKS}")
 
@@ -373,7 +373,7 @@ def test_a_group_of_several_pipelines_counts_the_runs_of_each() -> None:
     assert only(pipeline).max_active == only(read(text + TASKS)).max_active
 
 
-def test_where_tasks_run_and_what_counts_them() -> None:
+def test_placement_and_group_options() -> None:
     """PLC-3, PLC-12: fields of the file are fields of the job."""
     text = (
         "name: p\npool: eu\ngroups: [nightly]\ntasks:\n- {id: a, run: 'true'}\n"

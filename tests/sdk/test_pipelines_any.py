@@ -1,4 +1,4 @@
-"""Whatever a pipeline file says: it is read, or InvalidFile names its flaws, each with a place in the file."""
+"""Any pipeline file is either parsed, or raises InvalidFile with line and column."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PLACE = re.compile(r"p\.yaml:[1-9]\d*:[1-9]\d*")
 
 
 def read(text: str) -> Pipeline | InvalidFile:
-    """A text as a pipeline, or what is wrong with it; nothing else is raised."""
+    """Parse a text, or return its errors; nothing else is raised."""
     try:
         return read_pipeline(text, "p.yaml", directory="/srv/p", local_zone="Europe/Paris")
     except InvalidFile as invalid:
@@ -38,7 +38,7 @@ def read(text: str) -> Pipeline | InvalidFile:
 
 
 def check(text: str) -> bool:
-    """Read a text; whether it is a pipeline. What is read can be used."""
+    """Parse a text; return whether it is valid. A valid pipeline is usable."""
     pipeline = read(text)
     if isinstance(pipeline, InvalidFile):
         assert pipeline.faults
@@ -51,7 +51,7 @@ def check(text: str) -> bool:
 
 
 def mutate(text: str, chance: random.Random) -> str:
-    """A text with one thing that is different."""
+    """A text with one mutation."""
     at = chance.randrange(len(text) + 1)
     match chance.randrange(5):
         case 0:
@@ -72,7 +72,7 @@ def mutate(text: str, chance: random.Random) -> str:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_file_with_mistakes_is_refused_and_nothing_else_happens(name: str) -> None:
+def test_an_invalid_file_raises_only_invalid_file(name: str) -> None:
     chance = random.Random(name)
     right = 0
     for _ in range(100):
@@ -96,7 +96,7 @@ VALUES = st.recursive(
 
 @settings(max_examples=100, deadline=None)
 @given(name=st.sampled_from(sorted(FILES)), path=st.lists(st.integers(0, 20), max_size=4), value=VALUES)
-def test_any_value_in_any_place(name: str, path: list[int], value: object) -> None:
+def test_any_value_in_any_field(name: str, path: list[int], value: object) -> None:
     root, _ = parse(FILES[name])
     assert root is not None
     whole = plain(root)
@@ -114,13 +114,13 @@ def test_any_value_in_any_place(name: str, path: list[int], value: object) -> No
     check(msgspec.json.encode(whole).decode())
 
 
-def test_a_bomb_is_refused_before_it_goes_off() -> None:
+def test_an_alias_bomb_is_refused_before_expansion() -> None:
     layers = "".join(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 10)}]\n" for n in range(1, 9))
     with pytest.raises(InvalidFile, match=f"there are more than {MOST_NODES} values"):
         read_pipeline(f"l0: &l0 [x]\n{layers}params: {{a: *l8}}\n", "p.yaml")
 
 
-def test_what_nests_too_deep_is_refused() -> None:
+def test_too_deep_nesting_is_refused() -> None:
     with pytest.raises(InvalidFile, match="nests deeper than"):
         read_pipeline(f"input: {{items: {'[' * 200}{']' * 200}}}\n", "p.yaml")
 
@@ -136,7 +136,7 @@ def test_what_nests_too_deep_is_refused() -> None:
     ],
     ids=["of the file", "of its schedule", "inside of a field", "of tasks", "of tasks without names"],
 )
-def test_of_very_many_flaws_some_are_named(text: str) -> None:
+def test_of_very_many_errors_some_are_reported(text: str) -> None:
     invalid = read(text)
 
     assert isinstance(invalid, InvalidFile)

@@ -1,4 +1,4 @@
-"""`serve`: a program is a worker until it is told to stop."""
+"""`serve`: a program is a worker until it is stopped."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if __name__ == "__main__":
 """
 
 
-def test_serve_wants_tasks() -> None:
+def test_serve_requires_tasks() -> None:
     with pytest.raises(Refused):
         serve()
 
 
 @pytest.mark.processes
-async def test_a_program_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
-    """There is no server: the worker comes up, finds the handler, and waits."""
+async def test_a_program_serves_until_it_is_stopped(tmp_path: Path) -> None:
+    """Without a server, the worker starts, finds the handler, and waits."""
     program, state_dir = tmp_path / "program.py", tmp_path / "state"
     program.write_text(PROGRAM)
     process = await asyncio.create_subprocess_exec(
@@ -42,7 +42,7 @@ async def test_a_program_serves_until_it_is_told_to_stop(tmp_path: Path) -> None
     try:
         async with asyncio.timeout(30):
             while not (state_dir / "guard.sock").exists():  # noqa: ASYNC110 - another process makes it
-                await asyncio.sleep(0.02)  # tidy: sleeps because another process makes the file
+                await asyncio.sleep(0.02)  # tidy: sleeps because another process writes the file
             process.send_signal(signal.SIGTERM)
             printed, said = await process.communicate()
         assert (process.returncode, printed) == (0, b"served\n"), said.decode()

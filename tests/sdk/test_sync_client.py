@@ -1,4 +1,4 @@
-"""The blocking client is what the script makes of the one that waits."""
+"""The blocking client is generated from the asyncio client."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tools.sync_client import SOURCES, made_from, target_of
 
 @pytest.mark.processes
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
-def test_a_made_file_is_what_is_made_now(source: Path) -> None:
+def test_generated_files_are_up_to_date(source: Path) -> None:
     assert target_of(source).read_text(encoding="utf-8") == made_from(source), "run `make client`"
 
 
-def test_both_have_the_same_methods_with_the_same_arguments() -> None:
+def test_both_clients_have_the_same_methods_and_arguments() -> None:
     def methods(kind: type) -> dict[str, list[str]]:
         return {
             name: list(inspect.signature(method).parameters)

@@ -1,4 +1,4 @@
-"""`@task`: the function stays what it was, and carries what a worker and a job need to know."""
+"""`@task`: the function stays callable, and keeps the options for workers and jobs."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ async def report(rows: list[int]) -> int:
     return len(rows)
 
 
-def test_a_task_is_called_as_before() -> None:
+def test_a_task_is_still_callable() -> None:
     assert add(1) == 2
     assert add.fn(1, b=2) == 3
     assert asyncio.run(report([1, 2])) == 2
     assert (add.__name__, add.__doc__) == ("add", "Add two numbers.")
 
 
-def test_a_task_carries_what_was_said_of_it() -> None:
+def test_a_task_keeps_its_options() -> None:
     assert (add.name, report.name) == ("add", "send-report")
     assert report.fields["timeout_seconds"] == 600.0
 
 
-def test_a_job_takes_a_task_as_it_gives_itself() -> None:
+def test_a_job_accepts_as_task() -> None:
     each = add.as_task(name="each", needs=["add"], for_each="outputs.add", a="{{ item }}")
     body = {"name": "j", "tasks": [add.as_task(a=1), report.as_task(needs=["add"], rows=[1]), each]}
     spec = decode_job(msgspec.json.encode(body), Limits())
@@ -51,19 +51,19 @@ def test_a_job_takes_a_task_as_it_gives_itself() -> None:
     assert spec.tasks[1].resources.cpu_millis == 500
 
 
-def test_a_failure_of_a_kind_that_is_none_is_refused() -> None:
+def test_an_unknown_failure_class_is_refused() -> None:
     assert mainspring.TaskError("gone").failure == "permanent"
     with pytest.raises(ValueError, match="rate_limited"):
         mainspring.TaskError("slow down", failure="rate-limited")
 
 
-def test_a_name_that_no_job_could_say_is_refused() -> None:
+def test_an_invalid_task_name_is_refused() -> None:
     with pytest.raises(Refused):
         task(name="not a name")(lambda: None)
 
 
 @pytest.mark.processes
-def test_importing_the_package_loads_nothing_more() -> None:
+def test_importing_the_package_loads_nothing_else() -> None:
     code = "import mainspring, sys; sys.exit('mainspring.client' in sys.modules or 'asyncio' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
     assert mainspring.task is task

@@ -1,4 +1,4 @@
-"""Schedules in code become what a schedule file would have been; a plan shows the job and them."""
+"""Schedules in code become definitions; a plan shows job and schedule."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ def _definition(schedule: Schedule, **options: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_a_schedule_says_when(schedule: Schedule, trigger: dict[str, Any]) -> None:
+def test_a_trigger_becomes_a_definition(schedule: Schedule, trigger: dict[str, Any]) -> None:
     assert _definition(schedule) == {
         "name": "nightly", "job": "nightly", "trigger": trigger, "params": {"day": "today"}, "priority": "P2",
     }  # fmt: skip
 
 
-def test_options_stand_at_the_schedule_or_at_the_job() -> None:
+def test_options_are_set_on_the_schedule_or_the_job() -> None:
     at_schedule = every("1h", overlap="skip", catch_up=0, max_delay="10m", jitter="30s", params={"day": "x"}, name="s")
     found = _definition(at_schedule, priority="p1", max_active=2, missed="skip", max_failures=None, overlap="queue")
     assert (found["name"], found["params"], found["priority"]) == ("s", {"day": "x"}, "P1")
@@ -67,7 +67,7 @@ def test_options_stand_at_the_schedule_or_at_the_job() -> None:
     assert _definition(every("1h"), condition="params.day != ''")["condition"] == {"expression": "params.day != ''"}
 
 
-def test_the_event_is_a_parameter_that_nobody_gives() -> None:
+def test_the_event_parameter_is_not_required() -> None:
     @job(schedule=on_event("orders.ready"))
     def ordered(event: dict[str, Any], day: str = "today") -> object:
         return work(event["id"])
@@ -77,7 +77,7 @@ def test_the_event_is_a_parameter_that_nobody_gives() -> None:
     assert found["params"] == {"day": "today"}
 
 
-def test_a_job_comes_after_another_at_its_windows() -> None:
+def test_after_uses_the_windows_of_the_other_job() -> None:
     found = _definition(after(extract, within="2h"))
     assert found["trigger"] == {"kind": "cron", "cron": "30 5 * * 1-5", "timezone": "Europe/Paris"}
     assert found["after"] == {"job": "extract", "within_seconds": 7200.0}

@@ -1,1 +1,1 @@
-"""Tests of the tools that the project is made with."""
+"""Tests of the development tools."""

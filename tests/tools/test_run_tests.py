@@ -1,4 +1,4 @@
-"""The runner of `make test`: which failures are repeated, what the summary says, and how it ends."""
+"""The runner of `make test`: repeated failures, summary and exit code."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_failed_tests_are_repeated_and_modules_are_not() -> None:
 
 
 def test_many_failures_are_not_repeated() -> None:
-    """They have another cause than chance, and each may take minutes."""
+    """They have a common cause, and each may take minutes."""
     most = {f"test_it.py::test_{n}": Result("failed") for n in range(MOST_REPEATED)}
     assert len(failures_to_repeat(GroupResult(1, most))) == MOST_REPEATED
     assert failures_to_repeat(GroupResult(1, most | results(bad="failed"))) == []
@@ -128,7 +128,7 @@ def test_many_failures_are_not_repeated() -> None:
         (-9, "passed", False, True),
     ],
 )
-def test_a_group_that_ends_otherwise_than_by_its_tests_is_an_error(
+def test_an_abnormal_exit_of_a_group_is_an_error(
     exit_code: int, outcome: str, may_be_empty: bool, is_error: bool
 ) -> None:
     error = error_of("group", GroupResult(exit_code, results(one=outcome)), may_be_empty=may_be_empty)
@@ -173,15 +173,15 @@ def test_the_slowest_tests_are_those_of_both_groups() -> None:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    """Wait for what another process does."""
+    """Poll until a condition holds."""
     until = time.monotonic() + DEADLINE_SECONDS
     while not condition():
         assert time.monotonic() < until
-        time.sleep(0.02)  # tidy: sleeps because nothing tells what another process does
+        time.sleep(0.02)  # tidy: sleeps because another process can't be waited on
 
 
 def is_over(process: psutil.Process) -> bool:
-    """Whether a process was killed, also if nothing has waited for it yet."""
+    """Whether a process has ended, even if it has not been waited for."""
     try:
         return process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -189,7 +189,7 @@ def is_over(process: psutil.Process) -> bool:
 
 
 def start(suite: Path, *parts: str, processes: int = 0, arguments: tuple[str, ...] = ()) -> subprocess.Popen[str]:
-    """Start the runner on a suite that is made of these parts."""
+    """Start the runner on a suite of these parts."""
     (suite / "pytest.ini").write_text("[pytest]\naddopts = -p xdist.plugin\nmarkers =\n    processes\n    soak\n")
     (suite / "test_it.py").write_text(SUITE + "".join(parts))
     return subprocess.Popen(
@@ -199,13 +199,13 @@ def start(suite: Path, *parts: str, processes: int = 0, arguments: tuple[str, ..
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        # A shell without job control starts what it puts into the background like this.
+        # A shell without job control starts background processes like this.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),  # noqa: PLW1509
     )
 
 
 def run(suite: Path, *parts: str, processes: int = 0, arguments: tuple[str, ...] = ()) -> tuple[int, list[str]]:
-    """The exit code of the runner, and the lines that it printed."""
+    """The exit code and the output lines of the runner."""
     process = start(suite, *parts, processes=processes, arguments=arguments)
     output, _ = process.communicate(timeout=DEADLINE_SECONDS)
     return process.returncode, output.splitlines()
@@ -213,7 +213,7 @@ def run(suite: Path, *parts: str, processes: int = 0, arguments: tuple[str, ...]
 
 @pytest.mark.processes
 def test_a_failure_of_the_second_group_is_repeated_once(tmp_path: Path) -> None:
-    """One that fails once is flaky; the soak is left out."""
+    """A test that fails once is flaky; the soak is excluded."""
     code, lines = run(tmp_path, ONCE, CRASH, processes=1)
     assert (code, lines[-1]) == (0, "4 passed, 0 failed, 1 skipped"), lines
     flaky = ["FLAKY test_it.py::test_crashes", "FLAKY test_it.py::test_fails_once[a b::c]"]
@@ -231,7 +231,7 @@ def test_a_second_failure_fails_the_run(tmp_path: Path) -> None:
 
 @pytest.mark.processes
 def test_a_failure_of_the_first_group_is_not_repeated(tmp_path: Path) -> None:
-    """The second group runs all the same."""
+    """The second group still runs."""
     code, lines = run(tmp_path, ONCE_WITHOUT_PROCESSES)
     assert (code, lines[-1]) == (1, "2 passed, 1 failed, 1 skipped"), lines
     assert "FAILED test_it.py::test_fails_once" in lines
@@ -256,7 +256,7 @@ def test_an_empty_group_is_an_error_unless_the_arguments_choose(tmp_path: Path) 
 @pytest.mark.processes
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_run_and_all_its_processes(tmp_path: Path, number: signal.Signals) -> None:
-    """Also if SIGINT was ignored by the shell."""
+    """Even if the shell ignored SIGINT."""
     process = start(tmp_path, HANGS, processes=1)
     wait_until((tmp_path / "started").exists)
     child = psutil.Process(int((tmp_path / "started").read_text()))

@@ -1,6 +1,6 @@
-"""Airflow. `install` makes its tables and its DAGs, other words are its own commands; without a word it is the driver.
+"""Airflow. `install` creates its tables and DAGs, other arguments are its commands; without any it is the driver.
 
-The driver asks for runs through the REST API.
+The driver creates runs through the REST API.
 """
 
 import http.client
@@ -24,7 +24,7 @@ _OK = 300
 
 
 def settings() -> dict[str, str]:
-    """What only this machine knows: where the database is, and what its parts know each other by."""
+    """Settings of this machine: database URL and shared secrets."""
     secret = given.folder() / "secret"
     if not secret.exists():
         secret.write_text(secrets.token_hex(32))
@@ -44,7 +44,7 @@ def install() -> None:
 
 
 def become(words: list[str]) -> None:
-    """Be one of its commands from now on."""
+    """Replace this process by one of its commands."""
     os.execve(_command(), [_command(), *words], {**os.environ, **settings()})  # noqa: S606 - of its own environment
 
 
@@ -61,7 +61,7 @@ class Driver:
             time.sleep(_POLL_SECONDS)
 
     def run_many(self, first: int, count: int) -> None:
-        """Tasks side by side; one more at the end makes no difference."""
+        """Parallel tasks; one more at the end makes no difference."""
         self._trigger("spread", first, count)
 
     def start(self, first: int, count: int) -> None:

@@ -16,7 +16,7 @@ def _conf(name: str) -> int:
 
 @task
 def noop(offset: int) -> None:
-    """Says that it has begun."""
+    """Record the start."""
     mark(_conf("first") + offset)
 
 
@@ -51,7 +51,7 @@ def steps() -> None:
 
 @dag(schedule=None)
 def spread() -> None:
-    """Tasks side by side, and one after them."""
+    """Parallel tasks, and one after them."""
     noop.expand(offset=numbers()) >> last()
 
 

@@ -1,15 +1,15 @@
-"""What a driver does: it reads what is asked of it, line by line, does it, and answers with one line.
+"""The driver loop: read commands, one per line, execute them, and write one line per response.
 
     {"do": "enqueue", "first": 0, "count": 100}    ->    {"began_at": 12.5, "ended_at": 12.9, "answer": null}
 
-What can be asked of it, it says in its first line. The answers go where stdout was; what the system prints goes to
-stderr instead, so that nobody mistakes it for an answer.
+Its first line lists the supported commands. Responses go to the original stdout; output of the system is redirected to
+stderr.
 
-    enqueue        so many tasks, one request after another; each is accepted before the next is asked for
-    enqueue_many   the same tasks with whatever the system has for many at once
-    left           how many tasks are not yet recorded as done
-    chain          steps that follow each other, as one piece of work
-    fan_out        so many tasks side by side, and one after all of them, which has the number after theirs
+    enqueue        tasks, one per request, sequentially
+    enqueue_many   the same tasks with the system's bulk request
+    left           number of tasks that are not recorded as done
+    chain          sequential steps in one workflow
+    fan_out        parallel tasks, and a join with the next number
     clear          forget everything that was enqueued
 """
 
@@ -25,7 +25,7 @@ Action = Callable[..., object]
 
 
 def answer_questions(actions: Mapping[str, Action]) -> None:
-    """Answer until nobody asks any more."""
+    """Execute commands until the end of input."""
     with os.fdopen(os.dup(1), "w") as answers:
         os.dup2(2, 1)
         _say(answers.write, answers.flush, {"actions": sorted(actions)})

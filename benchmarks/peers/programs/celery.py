@@ -1,6 +1,6 @@
-"""Celery. Its own command is the worker and finds `app` here; run as a program it is the driver.
+"""Celery. Its own command runs the worker with `app`; run as a program, this is the driver.
 
-A task that others wait for has to keep its result, so fan-outs have one of their own.
+A task with dependents has to store its result, so fan-outs use a separate task.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ app.conf.update(
 
 @app.task(name="noop", ignore_result=True)
 def noop(number: int) -> None:
-    """Says that it has begun."""
+    """Record the start."""
     mark(number)
 
 
 @app.task(name="item", ignore_result=False)
 def item(number: int) -> None:
-    """The same, and somebody waits for it."""
+    """The same, with a stored result."""
     mark(number)
 
 
 def enqueue(first: int, count: int) -> None:
-    """One message each."""
+    """Send one message per task."""
     for number in range(first, first + count):
         noop.delay(number)
 
 
 def chain(first: int, count: int) -> None:
-    """Tasks of which each is sent by the one before it."""
+    """A chain: each task sends the next."""
     chain_of(*(noop.si(number) for number in range(first, first + count))).delay()
 
 

@@ -50,14 +50,14 @@ def numbers(context: OpExecutionContext) -> Iterator[DynamicOutput[int]]:
 
 @op
 def noop(_context: OpExecutionContext, number: int) -> int:
-    """Says that it has begun."""
+    """Record the start."""
     mark(number)
     return number
 
 
 @op
 def last(_context: OpExecutionContext, before: list[int]) -> None:
-    """The same, after others."""
+    """The same, with dependencies."""
     mark(max(before) + 1)
 
 
@@ -77,13 +77,13 @@ def steps() -> None:
 
 @job
 def many() -> None:
-    """Ops side by side."""
+    """Parallel ops."""
     numbers().map(noop)
 
 
 @job
 def spread() -> None:
-    """Ops side by side, and one after them."""
+    """Parallel ops, and one after them."""
     last(numbers().map(noop).collect())
 
 
@@ -98,7 +98,7 @@ class Driver:
         self._instance = DagsterInstance.from_config(str(home))
 
     def run_many(self, first: int, count: int) -> None:
-        """Ops side by side."""
+        """Parallel ops."""
         self._execute(many, "numbers", {"first": first, "count": count})
 
     def left(self) -> int:
@@ -116,7 +116,7 @@ class Driver:
         self._execute(steps, "begin", {"first": first})
 
     def fan_out(self, first: int, count: int) -> None:
-        """Ops side by side, and one after them."""
+        """Parallel ops, and one after them."""
         self._execute(spread, "numbers", {"first": first, "count": count})
 
     def _execute(self, what: JobDefinition, first_op: str, config: Mapping[str, int]) -> None:

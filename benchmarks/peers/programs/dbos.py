@@ -1,4 +1,4 @@
-"""DBOS. `install` makes its tables, `work NAME` is a worker of the queue; without a word it is the driver.
+"""DBOS. `install` makes its tables, `work NAME` is a worker of the queue; without arguments it is the driver.
 
 The variant `queue` enqueues workflows for workers; `direct` starts them inside the driver.
 """
@@ -24,7 +24,7 @@ _LEFT = "SELECT count(*) FROM dbos.workflow_status WHERE status IN ('ENQUEUED', 
 
 @DBOS.step()
 def step(number: int) -> int:
-    """Says that it has begun."""
+    """Record the start."""
     mark(number)
     return number
 

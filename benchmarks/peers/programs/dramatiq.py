@@ -1,4 +1,4 @@
-"""Dramatiq. Its own command is the worker and imports this; run as a program it is the driver."""
+"""Dramatiq. Its own command is the worker and imports this; run as a program, this is the driver."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ dramatiq.set_broker(broker)
 
 @dramatiq.actor(actor_name="noop")
 def noop(number: int) -> None:
-    """Says that it has begun."""
+    """Record the start."""
     mark(number)
 
 
 def enqueue(first: int, count: int) -> None:
-    """One message each."""
+    """Send one message per task."""
     for number in range(first, first + count):
         noop.send(number)
 

@@ -1,4 +1,4 @@
-"""What a program is given by whoever starts it, all of it in the environment."""
+"""Parameters of a program, from the environment."""
 
 from __future__ import annotations
 
@@ -6,34 +6,34 @@ import os
 from pathlib import Path
 
 VARIANT = os.environ.get("PEERS_VARIANT", "")
-"""Which of several ways to run the system is meant."""
+"""The variant."""
 
 
 def postgres() -> str:
-    """The address of an empty database."""
+    """URL of an empty database."""
     return os.environ["PEERS_POSTGRES"]
 
 
 def postgres_for(driver: str) -> str:
-    """The same address as SQLAlchemy wants it, with the driver's name."""
+    """The same URL for SQLAlchemy, with the driver's name."""
     return postgres().replace("postgresql://", f"postgresql+{driver}://", 1)
 
 
 def redis() -> str:
-    """The address of an empty Redis."""
+    """URL of an empty Redis."""
     return os.environ["PEERS_REDIS"]
 
 
 def folder() -> Path:
-    """Where files may be left."""
+    """Directory for files."""
     return Path(os.environ["PEERS_FOLDER"])
 
 
 def port(number: int = 0) -> int:
-    """A port of this machine that was free a moment ago."""
+    """A free port of this machine."""
     return int(os.environ["PEERS_PORTS"].split(",")[number])
 
 
 def cores() -> int:
-    """How many cores there are for workers."""
+    """Number of cores for workers."""
     return int(os.environ["PEERS_CORES"])

@@ -15,7 +15,7 @@ huey = RedisHuey("peers", url=given.redis(), results=False)
 
 @huey.task(name="noop")
 def noop(number: int) -> None:
-    """Says that it has begun."""
+    """Record the start."""
     mark(number)
 
 

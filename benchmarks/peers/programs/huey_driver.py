@@ -9,7 +9,7 @@ from benchmarks.peers.programs.huey import huey, last, noop
 
 
 def enqueue(first: int, count: int) -> None:
-    """One message each."""
+    """Send one message per task."""
     for number in range(first, first + count):
         noop(number)
 

@@ -1,4 +1,4 @@
-"""Ours: runs of one task, a job of ten steps, and a fan-out, through the client that users have."""
+"""Ours: runs of one task, a job of ten steps, and a fan-out, through the public client."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _FAN_OUT = {
 
 
 class Driver:
-    """Asks our server for work."""
+    """Submits work to our server."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -73,7 +73,7 @@ class Driver:
             assert line.id, line
 
     def left(self) -> int:
-        """1 as long as any run has not ended."""
+        """1 while a run is unfinished."""
         return int(any(True for state in _UNENDED for _ in self._client.runs(states=[state], limit=1)))
 
     def chain(self, first: int, count: int) -> None:

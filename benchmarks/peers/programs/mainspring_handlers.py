@@ -1,4 +1,4 @@
-"""The functions that our worker serves. A copy of this file stands beside the marks: its processes see no variables."""
+"""Handlers of our worker. A copy of this file is beside the marks file: its processes get no environment variables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MARKS = Marks(Path(__file__).with_name("marks"))
 
 @task
 def noop(number: int) -> None:
-    """Says that it has begun."""
+    """Record the start."""
     _MARKS.set(number)
 
 

@@ -1,4 +1,4 @@
-"""pgqueuer. `install` makes its tables, `work` is a worker; without a word it is the driver."""
+"""pgqueuer. `install` makes its tables, `work` is a worker; without arguments it is the driver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prefect. `server` is its server, `serve` serves a deployment; without a word it is the driver, in which flows run."""
+"""Prefect. `server` is its server, `serve` serves a deployment; without any it is the driver, in which flows run."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _THREADS = 10
 
 @task
 def noop(number: int) -> int:
-    """Says that it has begun."""
+    """Record the start."""
     mark(number)
     return number
 
 
 @task
 def last(number: int, _before: list[int]) -> None:
-    """The same, after others."""
+    """The same, with dependencies."""
     mark(number)
 
 
 @flow(task_runner=ThreadPoolTaskRunner(max_workers=_THREADS))
 def many(first: int, count: int) -> None:
-    """Tasks side by side."""
+    """Parallel tasks."""
     for future in [noop.submit(number) for number in range(first, first + count)]:
         future.result()
 
@@ -46,7 +46,7 @@ def steps(first: int, count: int) -> None:
 
 @flow(task_runner=ThreadPoolTaskRunner(max_workers=_THREADS))
 def spread(first: int, count: int) -> None:
-    """Tasks side by side, and one after them."""
+    """Parallel tasks, and one after them."""
     last.submit(first + count, [noop.submit(number) for number in range(first, first + count)]).result()
 
 
@@ -63,7 +63,7 @@ def start(first: int, count: int) -> None:
 
 
 def become_server() -> None:
-    """Be its server from now on."""
+    """Replace this process by its server."""
     os.environ["PREFECT_API_DATABASE_CONNECTION_URL"] = given.postgres_for("asyncpg")
     program = str(Path(sys.executable).with_name("prefect"))
     where = ["--host", "127.0.0.1", "--port", str(given.port())]

@@ -1,4 +1,4 @@
-"""Procrastinate. Its own command is the worker and finds `app` here; run as a program it is the driver."""
+"""Procrastinate. Its own command is the worker and finds `app` here; run as a program, this is the driver."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ app = App(connector=PsycopgConnector(conninfo=given.postgres(), min_size=4, max_
 
 @app.task(name="noop")
 async def noop(number: int) -> None:
-    """Says that it has begun."""
+    """Record the start."""
     mark(number)
 
 

@@ -123,7 +123,7 @@ def _checked(response: http.client.HTTPResponse) -> None:
 
 
 def become_server() -> None:
-    """Be its server from now on: the program for this machine, without the script around it that npm starts."""
+    """Replace this process by its server: the native program, without the npm wrapper script."""
     (program,) = Path(os.environ["NODE_PATH"]).glob("@restatedev/restate-server-*/bin/restate-server")
     os.execv(program, [str(program)])  # noqa: S606 - a program of its environment
 

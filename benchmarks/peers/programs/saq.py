@@ -15,7 +15,7 @@ _UNKEPT = -1
 
 
 async def noop(_context: object, *, number: int) -> None:
-    """Says that it has begun."""
+    """Record the start."""
     mark(number)
 
 

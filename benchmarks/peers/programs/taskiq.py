@@ -1,4 +1,4 @@
-"""taskiq, on a list of Redis or on a stream. Its own command is the worker; run as a program it is the driver."""
+"""taskiq, on a list of Redis or on a stream. Its own command is the worker; run as a program, this is the driver."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ broker = ListQueueBroker(given.redis()) if given.VARIANT == "list" else RedisStr
 
 @broker.task(task_name="noop")
 async def noop(number: int) -> None:
-    """Says that it has begun."""
+    """Record the start."""
     mark(number)
 
 
@@ -27,7 +27,7 @@ class Driver:
         loop.run_until_complete(broker.startup())
 
     def enqueue(self, first: int, count: int) -> None:
-        """One message each."""
+        """Send one message per task."""
         self._loop.run_until_complete(self._send(range(first, first + count)))
 
     async def _send(self, numbers: range) -> None:

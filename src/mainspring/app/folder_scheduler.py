@@ -311,7 +311,7 @@ class PipelineScheduler:
         self._do_aside(self.stop())
 
     async def _beat(self) -> None:
-        while self._lock.beat():
+        while self._lock.renew():
             await self._clock.sleep(self._heartbeat_seconds)
         log.error("lock.lost", folder=str(self.root))
         self.is_lost = True

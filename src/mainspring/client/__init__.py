@@ -1,1 +1,1 @@
-"""The client of the HTTP API: `aio/` for programs with an event loop, and the blocking one made from it."""
+"""The client of the HTTP API: `aio/` for asyncio, and the blocking client generated from it."""

@@ -1,11 +1,11 @@
-"""The content of artifacts, where their workers stored them: on a disk, or with S3's protocol (WRK-11).
+"""Download artifacts from where workers stored them: a disk, or S3-compatible storage (WRK-11).
 
-    file:///srv/artifacts/<key>        a disk that whoever reads has too
-    s3://bucket/prefix/<key>           with the credentials of whoever reads: AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, ..
+    file:///srv/artifacts/<key>        a disk that the reader shares
+    s3://bucket/prefix/<key>           with the reader's credentials: AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, ..
 
-1. A place is read only if it ends in the key of the artifact (`core/model/artifacts.py`): a worker names places, and
-   nobody is to read any other file for it.
-2. What comes out of it is what was stored, by its size and its SHA-256, or Refused is raised.
+1. A location is read only if it ends in the artifact's key (`core/model/artifacts.py`): workers report locations, and
+   must not be able to make a reader open another file.
+2. The content is verified by size and SHA-256. Raises Refused on a mismatch.
 3. A file is never in memory as a whole.
 """
 
@@ -38,10 +38,10 @@ _REQUEST_SECONDS = 120.0
 
 
 def copy_artifact(artifact: ArtifactView, write: Callable[[bytes], object]) -> None:
-    """Give the content of an artifact to `write`, piece by piece.
+    """Pass the content of an artifact to `write`, in chunks.
 
-    Raises NotFound if it is gone, Unavailable if it can't be read from here, Refused if it is not what was stored: what
-    was written until then is to be thrown away.
+    Raises NotFound if it was deleted, Unavailable if it can't be read from here, Refused if it does not match what was
+    stored: discard what was written until then.
     """
     scheme, bucket, path = _split(artifact)
     pieces = _of_file(path, artifact.place) if scheme == "file" else _of_bucket(bucket, path, artifact)
@@ -54,7 +54,7 @@ def copy_artifact(artifact: ArtifactView, write: Callable[[bytes], object]) -> N
         digest.update(piece)
         write(piece)
     if size_bytes != artifact.size_bytes or digest.hexdigest() != artifact.sha256:
-        raise Refused(f"{artifact.path} is not what was stored: {artifact.place} has another content by now")
+        raise Refused(f"{artifact.path} does not match what was stored: the content of {artifact.place} has changed")
 
 
 def place_of(root: str, key: str) -> str:
@@ -92,13 +92,13 @@ def first_line(error: BaseException) -> str:
 
 
 def _split(artifact: ArtifactView) -> tuple[str, str, str]:
-    """The scheme, the bucket and the path of a place. Raises Refused if it is not one for this artifact."""
+    """Split a location into scheme, bucket and path. Raises Refused if it is not valid for this artifact."""
     parts = urlsplit(artifact.place)
     path = unquote(parts.path)
     key = key_of(artifact.tenant, artifact.run_id, artifact.task_id, artifact.attempt_id, artifact.path)
     is_bare = not parts.query and not parts.fragment
     if parts.scheme not in SCHEMES or not is_bare or not path.endswith(f"/{key}") or "/../" in path:
-        raise Refused(f"{artifact.place} is no place for {artifact.path}: it must end in {key}")
+        raise Refused(f"{artifact.place} is not a valid location of {artifact.path}: it must end in {key}")
     if parts.scheme == "file" and parts.netloc not in {"", "localhost"}:
         raise Refused(f"{artifact.place} is on another machine")
     return parts.scheme, parts.netloc, path
@@ -109,13 +109,13 @@ def _of_file(path: str, place: str) -> Iterator[bytes]:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         raise NotFound(
-            f"there is nothing at {place} on this machine: it was taken away, or is on its worker's"
+            f"{place} does not exist on this machine: it was deleted, or is on its worker's machine"
         ) from None
     except OSError as error:
         raise Unavailable(f"{place} can't be read from here: {error.strerror}") from None
     with open(file, "rb") as opened:
         if not stat.S_ISREG(os.fstat(file).st_mode):
-            raise Refused(f"{place} is no file")
+            raise Refused(f"{place} is not a regular file")
         try:
             while piece := opened.read(PIECE_BYTES):
                 yield piece
@@ -124,7 +124,7 @@ def _of_file(path: str, place: str) -> Iterator[bytes]:
 
 
 def _of_bucket(bucket: str, path: str, artifact: ArtifactView) -> Iterator[bytes]:
-    """In ranges: no request takes longer because the whole is long."""
+    """Read an object in ranges, so that no request is long."""
     from obstore.exceptions import BaseError
 
     store = open_bucket(bucket)
@@ -136,6 +136,6 @@ def _of_bucket(bucket: str, path: str, artifact: ArtifactView) -> Iterator[bytes
             length = min(PIECE_BYTES, artifact.size_bytes - start)
             yield bytes(store.get_range(key, start=start, length=length))
     except FileNotFoundError:
-        raise NotFound(f"there is nothing at {artifact.place}: it was taken away") from None
+        raise NotFound(f"{artifact.place} does not exist: it was deleted") from None
     except (BaseError, ValueError, OSError) as error:
         raise Unavailable(f"{artifact.place} can't be read from here: {first_line(error)}") from None

@@ -1,5 +1,5 @@
-# Made from aio/client_admin.py by tools/sync_client.py: change that file, then run `make client`.
-"""The client's part for those who look after an installation: workers, tokens, tenants, settings, the audit log."""
+# Generated from aio/client_admin.py by tools/sync_client.py: edit that file, then run `make client`.
+"""Client methods for administration: workers, tokens, tenants, settings, audit log."""
 
 from __future__ import annotations
 
@@ -27,124 +27,124 @@ from mainspring.protocol.rest.runs import LONGEST_PAGE, Done, Page, ServerView, 
 
 
 class AdminCalls(Calls):
-    """Workers, who may do what, who did what, and how things are set."""
+    """Workers, tokens, tenants, settings, audit log."""
 
     # workers
 
     def workers(self, *, limit: int | None = None) -> Iterator[WorkerView]:
-        """The workers."""
+        """List the workers."""
         return self._list("/workers", WorkerView, {}, limit)
 
     def worker(self, worker_id: str) -> WorkerView:
-        """A worker."""
+        """Get a worker."""
         return self._get(f"/workers/{worker_id}", WorkerView)
 
     def drain(self, worker_id: str, why: str = "") -> Done:
-        """Give a worker nothing more, and call back what it has not started."""
+        """Drain a worker: no new tasks, and assignments that have not started are recalled."""
         return self._act(f"/workers/{worker_id}/drain", why)
 
     def cordon(self, worker_id: str, why: str = "") -> Done:
-        """Give a worker nothing more."""
+        """Cordon a worker: no new tasks."""
         return self._act(f"/workers/{worker_id}/cordon", why)
 
     def uncordon(self, worker_id: str, why: str = "") -> Done:
-        """Give a worker tasks again."""
+        """Uncordon a worker: it gets new tasks again."""
         return self._act(f"/workers/{worker_id}/uncordon", why)
 
     def evict(self, worker_id: str, why: str = "") -> Done:
-        """Take everything that a worker has in hands away from it, now."""
+        """Evict all tasks from a worker."""
         return self._act(f"/workers/{worker_id}/evict", why)
 
     def revoke_worker(self, worker_id: str, why: str = "") -> Done:
-        """End a worker's certificate, and so its link."""
+        """Revoke a worker's certificate, which closes its connection."""
         return self._act(f"/workers/{worker_id}/revoke", why)
 
-    # who workers are
+    # worker identities
 
     def create_join_token(self, wish: JoinTokenRequest) -> JoinTokenView:
-        """Make a token with which machines become workers. Only this answer has the token itself."""
+        """Create a token for enrolling workers. Only this response contains the secret."""
         return self._post("/join-tokens", wish, JoinTokenView)
 
     def join_tokens(self) -> list[JoinTokenView]:
-        """The join tokens, without themselves."""
+        """List the join tokens, without secrets."""
         return self._all("/join-tokens", JoinTokenView)
 
     def revoke_join_token(self, token_id: str) -> Done:
-        """End a join token."""
+        """Revoke a join token."""
         return self._delete(f"/join-tokens/{token_id}")
 
     def worker_identities(self, *, limit: int | None = None) -> Iterator[IdentityView]:
-        """The workers that are known by their certificates."""
+        """List workers with a certificate."""
         return self._list("/worker-identities", IdentityView, {}, limit)
 
     def enrol(self, wish: EnrolRequest) -> CertificateView:
-        """Become a worker. The token of this client is a join token."""
+        """Enroll a worker. The client's token must be a join token."""
         return self._post("/workers/enrol", wish, CertificateView)
 
     def renew(self, wish: RenewRequest) -> CertificateView:
-        """Get the next certificate of a worker, over a connection with the one before."""
+        """Renew a worker's certificate, over a connection authenticated with the current one."""
         return self._post("/workers/renew", wish, CertificateView)
 
     # tokens and the server
 
     def create_token(self, wish: TokenRequest) -> TokenView:
-        """Make a token. Only this answer has the token itself; it is not repeated, as a repeat would make another."""
+        """Create a token. Only this response contains the secret. Not retried: a retry would create another."""
         return self._post("/tokens", wish, TokenView)
 
     def tokens(self) -> list[TokenView]:
-        """The tokens, without themselves."""
+        """List the tokens, without secrets."""
         return self._all("/tokens", TokenView)
 
     def revoke_token(self, token_id: str) -> Done:
-        """End a token."""
+        """Revoke a token."""
         return self._delete(f"/tokens/{token_id}")
 
     def server(self) -> ServerView:
-        """Who answers, and what it leads."""
+        """Get this server's identity, and the shards it leads."""
         return self._get("/server", ServerView)
 
     def checkup(self) -> CheckupView:
-        """How the server is, its store, and the servers that share the store; also while the store does not answer."""
+        """Get the health of the server, its store and its peers. Works while the store is unavailable."""
         return self._get("/checkup", CheckupView)
 
     def openapi(self) -> bytes:
-        """The OpenAPI document of the server."""
+        """Get the server's OpenAPI document."""
         answer = self._connection.request("GET", f"{self.url}/openapi.json")
         return answer.content
 
     # tenants
 
     def tenants(self, *, limit: int | None = None) -> Iterator[TenantView]:
-        """Who owns work, by name."""
+        """List the tenants, by name."""
         return self._list("/tenants", TenantView, {}, limit)
 
     def tenant_named(self, name: str) -> TenantView:
-        """A tenant."""
+        """Get a tenant."""
         return self._get(f"/tenants/{name}", TenantView)
 
     def put_tenant(self, name: str, wish: TenantRequest, *, if_match: int | None = None) -> TenantView:
-        """Describe a tenant. Raises Outdated if `if_match` is said, and is not its version."""
+        """Create or update a tenant. Raises Outdated if `if_match` is set and not its version."""
         return self._put(f"/tenants/{name}", wish, TenantView, version=if_match)
 
     # settings
 
     def settings(self) -> list[SettingView]:
-        """What can be changed while everything runs, and what it is."""
+        """List the runtime settings."""
         return self._all("/settings", SettingView)
 
     def setting(self, name: str) -> SettingView:
-        """One setting."""
+        """Get a setting."""
         return self._get(f"/settings/{name}", SettingView)
 
     def change_setting(
         self, name: str, value: float | str, why: str = "", *, if_match: int | None = None
     ) -> SettingView:
-        """Give a setting another value, on all servers. Raises Outdated if `if_match` is not its version."""
+        """Change a setting on all servers. Raises Outdated if `if_match` is not its version."""
         wish = SettingRequest(value=value, why=why)
         return self._put(f"/settings/{name}", wish, SettingView, version=if_match)
 
     def reset_setting(self, name: str, why: str = "", *, if_match: int | None = None) -> Done:
-        """Let a setting be what each server says by itself."""
+        """Reset a setting to the default of each server."""
         return self._delete(f"/settings/{name}", version=if_match, params={"why": why or None})
 
     # the audit log
@@ -159,7 +159,7 @@ class AdminCalls(Calls):
         before: datetime | None = None,
         limit: int | None = None,
     ) -> Iterator[AuditView]:
-        """Who did what, the latest first."""
+        """List audit entries, latest first."""
         wanted = {
             **self._of_tenant(), "actor": actor, "act": act, "object": object,
             "since": None if since is None else since.isoformat(),
@@ -168,13 +168,13 @@ class AdminCalls(Calls):
         return self._list("/audit", AuditView, wanted, limit)
 
     def audit_heads(self) -> list[HeadView]:
-        """Where the chains end, by tenant. Kept elsewhere, they show later that nothing before was changed."""
+        """List the heads of the audit chains, by tenant. A copy stored elsewhere proves later that nothing changed."""
         return self._all("/audit/heads", HeadView)
 
     def audit_chain(self, tenant: str | None = None, *, after: int = 0) -> Iterator[list[AuditView]]:
-        """The sealed entries of a tenant's chain behind a number, in order and in parts: for whoever checks it.
+        """Get the sealed entries of a tenant's chain after a sequence number, in order and in pages, for verification.
 
-        The chain of the whole installation is that of `*`.
+        The chain of the installation has the tenant `*`.
         """
         while True:
             params = {"tenant": tenant or self.tenant, "after": after, "limit": LONGEST_PAGE}
@@ -185,5 +185,5 @@ class AdminCalls(Calls):
             after = page.items[-1].seq
 
     def verify_audit(self, tenant: str | None = None) -> VerificationView:
-        """Have the server look through a tenant's chain."""
+        """Have the server verify a tenant's chain."""
         return self._get("/audit/verification", VerificationView, {"tenant": tenant or self.tenant})

@@ -1,5 +1,5 @@
-# Made from aio/client_apply.py by tools/sync_client.py: change that file, then run `make client`.
-"""The client's part for definitions: many jobs with their schedules are put at once."""
+# Generated from aio/client_apply.py by tools/sync_client.py: edit that file, then run `make client`.
+"""Client methods for applying many jobs and schedules at once."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _BYTES_AT_ONCE = 4 * 1024 * 1024
 
 
 class ApplyCalls(Calls):
-    """Definitions, many at once."""
+    """Bulk apply of definitions."""
 
     def apply(self, items: Iterable[ApplyItem], *, dry_run: bool = False, why: str = "") -> Iterator[ApplyLine]:
-        """Put jobs with their schedules; what became of each item comes back in the same order.
+        """Create or update jobs with their schedules; yields a result per item, in the same order.
 
-        They go in requests of at most a thousand. What is there in the same form is left as it is, so this is safe to
-        repeat. With `dry_run` nothing is written: the lines say what would change. Raises Unavailable if the server
-        stopped before the last item, for example because a token was revoked.
+        Requests have at most a thousand items. Idempotent: identical definitions are unchanged. With `dry_run` nothing
+        is written, and the results are what would change. Raises Unavailable if the server stopped before the last
+        item, for example because a token was revoked.
         """
         first = 0
         for batch in _batches(items, self.tenant):
@@ -37,7 +37,7 @@ class ApplyCalls(Calls):
 
 
 def _batches(items: Iterable[ApplyItem], tenant: str | None) -> Iterator[list[ApplyItem]]:
-    """Items as a server takes them in one request, each for a tenant."""
+    """Split items into requests, and fill in the tenant."""
     batch: list[ApplyItem] = []
     size = 0
     for item in items:

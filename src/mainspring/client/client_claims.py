@@ -1,5 +1,5 @@
-# Made from aio/client_claims.py by tools/sync_client.py: change that file, then run `make client`.
-"""The client's part for workers that speak plain HTTP: claim work, start it, say how far it is and how it ended."""
+# Generated from aio/client_claims.py by tools/sync_client.py: edit that file, then run `make client`.
+"""Client methods for HTTP workers: claim, start, heartbeat, complete, fail."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from mainspring.protocol.rest.claims import (
 
 
 class ClaimCalls(Calls):
-    """Work that is claimed. docs/reference/http-workers.md is the contract."""
+    """The HTTP worker protocol, documented in docs/reference/http-workers.md."""
 
     def claim_runs(self, request: ClaimRequest) -> list[ClaimedRun]:
-        """Claim work: what there is, or nothing if there is none within `wait_seconds`."""
+        """Claim work; empty if there is none within `wait_seconds`."""
         answer = self._post("/scheduler/claim-runs", request, ClaimAnswer)
         return answer.claimed_runs
 
     def start_claimed_run(self, run_id: str, request: StartRequest) -> ClaimedRunState:
-        """Begin with what was claimed. Raises Conflict if it is not the worker's any more."""
+        """Start a claimed attempt. Raises Conflict if the worker lost the claim."""
         return self._post(f"/pipeline-runs/{run_id}/start", request, ClaimedRunState, repeatable=True)
 
     def heartbeat_claimed_run(self, run_id: str, request: HeartbeatRequest) -> HeartbeatAnswer:
-        """Say that it goes on, and hear whether it is to stop. Raises Conflict if it is not the worker's any more."""
+        """Send a heartbeat; the answer may request a stop. Raises Conflict if the worker lost the claim."""
         return self._post(f"/pipeline-runs/{run_id}/heartbeat", request, HeartbeatAnswer, repeatable=True)
 
     def complete_claimed_run(self, run_id: str, request: CompleteRequest) -> ClaimedRunState:
-        """It is done. Raises Conflict if it was not the worker's any more."""
+        """Report success. Raises Conflict if the worker lost the claim."""
         return self._post(f"/pipeline-runs/{run_id}/complete", request, ClaimedRunState, repeatable=True)
 
     def fail_claimed_run(self, run_id: str, request: FailRequest) -> ClaimedRunState:
-        """It failed, or was stopped as asked. Raises Conflict if it was not the worker's any more."""
+        """Report a failure, or a requested stop. Raises Conflict if the worker lost the claim."""
         return self._post(f"/pipeline-runs/{run_id}/fail", request, ClaimedRunState, repeatable=True)

@@ -1,5 +1,5 @@
-# Made from aio/client_failures.py by tools/sync_client.py: change that file, then run `make client`.
-"""The client's part for what went wrong: dead letters, alerts, circuits, what is started again; and usual durations."""
+# Generated from aio/client_failures.py by tools/sync_client.py: edit that file, then run `make client`.
+"""Client methods for failures: dead letters, retries, alerts, circuit breakers; and duration statistics."""
 
 from __future__ import annotations
 
@@ -11,45 +11,45 @@ from mainspring.protocol.rest.schedules import AlertView, BreakerView, DeadLette
 
 
 class FailureCalls(Calls):
-    """What failed, and what is done about it."""
+    """Dead letters, retries, alerts, circuit breakers, durations."""
 
     def dead_letters(self, *, job: str | None = None, limit: int | None = None) -> Iterator[DeadLetterView]:
-        """Tasks that failed for good, the latest first, also those of runs in history."""
+        """List dead letters, latest first, including those of archived runs."""
         return self._list("/dead-letters", DeadLetterView, {"tenant": self.tenant, "job": job}, limit)
 
     def revive(self, task_id: str, why: str = "", *, idempotency_key: str | None = None) -> Revived:
-        """Start a dead letter again: the task itself, or once its run is in history the whole as a new run."""
+        """Retry a dead letter: the task itself, or a new run if its run is archived."""
         key = idempotency_key or self._draw_key()
         return self._post(f"/dead-letters/{task_id}/retry", ActRequest(why=why), Revived, key=key, repeatable=False)
 
     def retry_run(self, run_id: str, why: str = "") -> Done:
-        """Start again every task of a run that failed, with what was cancelled or skipped because of it."""
+        """Retry all failed tasks of a run, and tasks that were cancelled or skipped because of them."""
         return self._act(f"/runs/{run_id}/retry", why, repeatable=False)
 
     def rerun(self, run_id: str, why: str = "", *, idempotency_key: str | None = None) -> Revived:
-        """A new run of the same job version with the same parameters. Repeated with the same key, it is the same."""
+        """Create a new run with the same job version and parameters. Idempotent per key."""
         key = idempotency_key or self._draw_key()
         return self._post(f"/runs/{run_id}/rerun", ActRequest(why=why), Revived, key=key)
 
     def extend(self, task_id: str, seconds: float, why: str = "") -> Done:
-        """Give a running task more time. Not repeated: a repeat would give it twice."""
+        """Extend the timeout of a running task. Not retried: a retry would extend it twice."""
         return self._post(f"/tasks/{task_id}/extend", ExtendRequest(seconds=seconds, why=why), Done, repeatable=False)
 
     def clear_task(self, task_id: str, why: str = "") -> Done:
-        """Let a quarantined task run again."""
+        """Release a quarantined task."""
         return self._act(f"/tasks/{task_id}/clear", why)
 
     def alerts(self, *, is_open: bool | None = True, limit: int | None = None) -> Iterator[AlertView]:
-        """What somebody was told of, the latest first: what is not over, what is, or with None both."""
+        """List alerts, latest first: open, resolved (`is_open=False`), or both (None)."""
         state = None if is_open is None else "open" if is_open else "resolved"
         return self._list("/alerts", AlertView, {"tenant": self.tenant, "state": state}, limit)
 
     def durations(self, job: str) -> list[DurationView]:
-        """How long a job usually takes, the whole run first, then each task by name."""
+        """Get duration statistics of a job: the run first, then each task by name."""
         page = self._get(f"/jobs/{job}/durations", Page[DurationView], self._of_tenant())
         return page.items
 
     def breakers(self) -> list[BreakerView]:
-        """The circuits that are open."""
+        """List the open circuit breakers."""
         page = self._get("/breakers", Page[BreakerView])
         return page.items

@@ -1,5 +1,5 @@
-# Made from aio/client_tasks.py by tools/sync_client.py: change that file, then run `make client`.
-"""The client's part for tasks: where they are, what they printed and saved, and what is done to one."""
+# Generated from aio/client_tasks.py by tools/sync_client.py: edit that file, then run `make client`.
+"""Client methods for tasks: state, logs, artifacts, checkpoints, actions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class TaskCalls(Calls):
     """Tasks of runs."""
 
     def tasks_of(self, run_id: str, *, limit: int | None = None) -> Iterator[TaskView]:
-        """The tasks of a run."""
+        """List the tasks of a run."""
         return self._list(f"/runs/{run_id}/tasks", TaskView, {}, limit)
 
     def tasks(
@@ -41,43 +41,43 @@ class TaskCalls(Calls):
         q: str | None = None,
         limit: int | None = None,
     ) -> Iterator[TaskView]:
-        """Tasks of all runs. `q` is the grammar of filters: `state:queued wait>5m`."""
+        """List tasks of all runs. `q` is a filter expression: `state:queued wait>5m`."""
         wanted = {"state": states, "run": run, "worker": worker, "name": name, "q": q, **self._of_tenant()}
         return self._list("/tasks", TaskView, wanted, limit)
 
     def count_tasks(
         self, *, states: Sequence[str] = (), run: str | None = None, q: str | None = None, exact: bool = False
     ) -> Count:
-        """How many tasks there are of these; counting stops at 10,000 unless `exact` is wanted."""
+        """Count tasks; counting stops at 10,000 unless `exact`."""
         wanted = {"state": states, "run": run, "q": q, **self._of_tenant()}
         return self._count("/tasks", wanted, exact=exact)
 
     def task(self, task_id: str) -> TaskView:
-        """A task."""
+        """Get a task."""
         return self._get(f"/tasks/{task_id}", TaskView)
 
     def attempts(self, task_id: str) -> list[AttemptView]:
-        """The tries at a task, oldest first."""
+        """List the attempts of a task, oldest first."""
         return self._all(f"/tasks/{task_id}/attempts", AttemptView)
 
     def transitions(self, task_id: str) -> list[TransitionView]:
-        """The story of a task, in order."""
+        """List the state transitions of a task, in order."""
         return self._all(f"/tasks/{task_id}/transitions", TransitionView)
 
     def run_artifacts(
         self, run_id: str, *, tasks: Sequence[str] = (), limit: int | None = None
     ) -> Iterator[ArtifactView]:
-        """The files that the tasks of a run left, each of its last success; of all tasks, or of those with a name."""
+        """List the artifacts of a run's tasks, each of its last successful attempt; optionally of named tasks."""
         return self._list(f"/runs/{run_id}/artifacts", ArtifactView, {"task": tasks}, limit)
 
     def task_artifacts(
         self, task_id: str, *, attempt: str | None = None, limit: int | None = None
     ) -> Iterator[ArtifactView]:
-        """The files that a task left: of its last success, of the attempt with this id, or with `*` of all attempts."""
+        """List the artifacts of a task: of its last successful attempt, of one attempt id, or of all (`*`)."""
         return self._list(f"/tasks/{task_id}/artifacts", ArtifactView, {"attempt": attempt}, limit)
 
     def task_decisions(self, task_id: str, *, limit: int | None = None) -> Iterator[DecisionView]:
-        """What was decided about a task, the latest first, as far as it is kept."""
+        """List the scheduling decisions about a task, latest first, within retention."""
         return self._list(f"/tasks/{task_id}/decisions", DecisionView, {}, limit)
 
     def decisions(
@@ -91,7 +91,7 @@ class TaskCalls(Calls):
         before: datetime | None = None,
         limit: int | None = None,
     ) -> Iterator[DecisionView]:
-        """What the scheduler decided and why, the latest first. `kind` is `placed`, `preempts` or `no_room`."""
+        """List scheduling decisions, latest first. `kind` is `placed`, `preempts` or `no_room`."""
         wanted = {
             "task": task, "run": run, "worker": worker, "kind": kind, **self._of_tenant(),
             "since": None if since is None else since.isoformat(),
@@ -100,30 +100,30 @@ class TaskCalls(Calls):
         return self._list("/decisions", DecisionView, wanted, limit)
 
     def cancel_task(self, task_id: str, why: str = "") -> Done:
-        """Stop one task."""
+        """Cancel a task."""
         return self._act(f"/tasks/{task_id}/cancel", why)
 
     def retry_task(self, task_id: str, why: str = "") -> Done:
-        """Run a task again that is over, and what follows it."""
+        """Retry a finished task, and its downstream tasks."""
         return self._act(f"/tasks/{task_id}/retry", why, repeatable=False)
 
     def kill(self, task_id: str, why: str = "", *, grace_seconds: float = 0.0, again: bool = False) -> Done:
-        """End the process of a running task; it is cancelled then, or with `again` runs again.
+        """Kill the process of a running task; the task is cancelled, or with `again` retried.
 
-        Not repeated: a repeat might kill the next attempt.
+        The request is not retried: that might kill the next attempt.
         """
         wish = KillRequest(grace_seconds=grace_seconds, again=again, why=why)
         return self._post(f"/tasks/{task_id}/kill", wish, Done, repeatable=False)
 
     def checkpoint(self, task_id: str) -> CheckpointView:
-        """What a task saved last for its next attempt."""
+        """Get the latest checkpoint of a task."""
         return self._get(f"/tasks/{task_id}/checkpoint", CheckpointView)
 
     def save_checkpoint(self, task_id: str, document: object, *, expected: str | None = None) -> Done:
-        """Save something for the next attempt at a task, in the place of what is there.
+        """Replace the checkpoint of a task, for its next attempt.
 
-        Raises Outdated if `expected` is said, and what is there is not of that ETag (`sdk.answers.etag_of`); empty
-        means that there is nothing yet.
+        Raises Outdated if `expected` is set and not the ETag of the current one (`client.responses.etag_of`); empty
+        means that there is none yet.
         """
         headers = {"If-None-Match": "*"} if expected == "" else only_if(expected)
         answer = self._connection.request(
@@ -136,9 +136,9 @@ class TaskCalls(Calls):
         return decode(answer, Done)
 
     def log(self, task_id: str, *, attempt: int | None = None, offset: int = 0, limit: int | None = None) -> LogPart:
-        """A part of what an attempt printed; of the latest attempt unless another is named."""
+        """Get a part of an attempt's log (default: the latest attempt)."""
         return read_log(self._connection, task_id, attempt=attempt, offset=offset, limit=limit)
 
     def follow_log(self, task_id: str, *, attempt: int | None = None, offset: int = 0) -> Iterator[bytes]:
-        """What an attempt prints, as it prints it, until its end."""
+        """Stream an attempt's log until it ends."""
         return follow_log(self._connection, task_id, attempt=attempt, offset=offset)

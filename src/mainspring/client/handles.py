@@ -1,4 +1,4 @@
-"""A run on a server, for whoever asked for it."""
+"""Handle of a run on a server, as returned by `Job.trigger`."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ class RunHandle:
         self._recorded = recorded
 
     def state(self) -> str:
-        """The state that the run is in now."""
+        """Return the current state of the run."""
         with self._connect() as client:
             return client.run(self.run_id).state
 
     def wait(self, timeout_seconds: float | None = None) -> RunResult:
-        """What became of the run, once it is over. Raises TimeoutError if it is not after so long."""
+        """Wait for the run to finish, and return its result. Raises TimeoutError."""
         with self._connect() as client:
             run = client.wait(self.run_id, timeout_seconds)
             tasks = map(_task_result, client.tasks_of(self.run_id))
             return self._recorded.result(run.id, run.state, run.because, run.params, tasks)
 
     def result(self, timeout_seconds: float | None = None) -> Any:
-        """What the job returned, once the run is over. Raises TaskError if it has failed."""
+        """Wait for the run to finish, and return the job's return value. Raises TaskError if it failed."""
         return self.wait(timeout_seconds).value
 
     def cancel(self, why: str = "") -> None:
-        """Stop the run."""
+        """Cancel the run."""
         with self._connect() as client:
             client.cancel_run(self.run_id, why)
 

@@ -1,4 +1,4 @@
-"""What a server's answers become: structs, parts of a log, and errors by the code of the problem that they say."""
+"""Decode responses: structs, parts of a log, and errors by the code of the problem."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _BY_STATUS: dict[int, type[MainspringError]] = {
     413: errors.TooLarge,
     429: errors.Overloaded,
 }
-"""For an answer without a problem in it: something between us and the server gave it."""
+"""For a response without a problem document, as from a proxy."""
 
 
 LARGEST_ANSWER_BYTES = 512 * 1024 * 1024
 LONGEST_ANSWER_SECONDS = 900.0
-"""Of what is answered as a whole; what is followed while it comes, such as a log, has neither limit."""
+"""Limits of a buffered response; a stream, such as a log that is followed, has neither limit."""
 _OF_THE_BODY = ("content-encoding", "content-length", "transfer-encoding")
 
 
@@ -37,17 +37,17 @@ class LogPart(msgspec.Struct, frozen=True, kw_only=True):
     data: bytes
     offset: int
     size: int
-    """How much of the log there is by now."""
+    """Current size of the log."""
     complete: bool
-    """Nothing will be added after `size`."""
+    """The log will not grow beyond `size`."""
     attempt: int
 
 
 class Gathered:
-    """An answer of which the parts come one after another, up to a limit."""
+    """Buffers a response, up to the limits of size and time."""
 
     def __init__(self, answer: httpx2.Response, until: float) -> None:
-        """Raises TooLarge if it says itself that it is."""
+        """Raises TooLarge if its Content-Length exceeds the limit."""
         self._answer = answer
         self._until = until
         self._parts: list[bytes] = []
@@ -57,17 +57,17 @@ class Gathered:
             raise self._too_large()
 
     def add(self, part: bytes, now: float) -> None:
-        """One more. Raises TooLarge or Unreachable if that is too much, or too late."""
+        """Add a part. Raises TooLarge or Unreachable if a limit is exceeded."""
         self._size += len(part)
         if self._size > LARGEST_ANSWER_BYTES:
             raise self._too_large()
         if now > self._until:
             url = self._answer.request.url
-            raise Unreachable(f"the answer of {url} did not end within {LONGEST_ANSWER_SECONDS:.0f} s")
+            raise Unreachable(f"the response from {url} did not end within {LONGEST_ANSWER_SECONDS:.0f} s")
         self._parts.append(part)
 
     def whole(self) -> httpx2.Response:
-        """The answer with all of its parts."""
+        """Return the complete response."""
         answer = self._answer
         headers = [(name, value) for name, value in answer.headers.multi_items() if name not in _OF_THE_BODY]
         return httpx2.Response(
@@ -75,21 +75,23 @@ class Gathered:
         )
 
     def _too_large(self) -> TooLarge:
-        error = TooLarge(f"the answer of {self._answer.request.url} has more than {LARGEST_ANSWER_BYTES} bytes")
-        error.hint = "ask for less at once, for instance with a smaller limit"
+        error = TooLarge(f"the response from {self._answer.request.url} exceeds {LARGEST_ANSWER_BYTES} bytes")
+        error.hint = "request less data, for example with a smaller limit"
         return error
 
 
 def decode(answer: httpx2.Response, kind: type[T]) -> T:
-    """An answer as a struct. Raises Unavailable if it is none of this version's."""
+    """Decode a response. Raises Unavailable if it does not match this version's schema."""
     try:
         return msgspec.json.decode(answer.content, type=kind)
     except msgspec.DecodeError as error:
-        raise Unavailable(f"{answer.request.url} does not speak as a server of this version does: {error}") from error
+        raise Unavailable(
+            f"{answer.request.url} returned an unexpected response (different server version?): {error}"
+        ) from error
 
 
 def log_part(answer: httpx2.Response) -> LogPart:
-    """An answer as a part of a log."""
+    """Decode a response as a part of a log."""
     return LogPart(
         data=answer.content,
         offset=int(answer.headers["X-Log-Offset"]),
@@ -100,14 +102,14 @@ def log_part(answer: httpx2.Response) -> LogPart:
 
 
 def etag_of(checkpoint: CheckpointView) -> str:
-    """What tells a checkpoint from the one after it."""
+    """Return the ETag of a checkpoint."""
     from mainspring.core.work.work import digest_of
 
     return digest_of(bytes(checkpoint.document).decode())
 
 
 def error_of(response: httpx2.Response) -> MainspringError:
-    """The error that an answer says."""
+    """Return the error of a response."""
     try:
         problem = msgspec.json.decode(response.content, type=Problem)
     except msgspec.DecodeError:
@@ -117,7 +119,7 @@ def error_of(response: httpx2.Response) -> MainspringError:
             title=response.reason_phrase or "error",
             status=response.status_code,
             code=kind.code,
-            detail=f"{response.request.url} answered {response.status_code} {response.reason_phrase}",
+            detail=f"{response.request.url} returned {response.status_code} {response.reason_phrase}",
         )
     error = error_of_problem(problem)
     error.__cause__ = httpx2.HTTPStatusError(str(error), request=response.request, response=response)
@@ -125,7 +127,7 @@ def error_of(response: httpx2.Response) -> MainspringError:
 
 
 def error_of_problem(problem: Problem) -> MainspringError:
-    """The error with a problem's code, with the problem attached."""
+    """Return the error with a problem's code, with the problem attached."""
     kind = _kinds().get(problem.code, MainspringError)
     summary = problem.detail or problem.title
     error: MainspringError
@@ -140,7 +142,7 @@ def error_of_problem(problem: Problem) -> MainspringError:
 
 
 def problem_of(error: MainspringError) -> Problem:
-    """What programs are told of an error: the server's own words, or the same form with the status 0."""
+    """Return the problem of an error: the server's, or a new one with status 0."""
     if isinstance(error.problem, Problem):
         return error.problem
     faults = error.faults if isinstance(error, Refused) else ()
@@ -156,7 +158,7 @@ def problem_of(error: MainspringError) -> Problem:
 
 
 def asked_to_wait(error: Unavailable) -> float:
-    """The seconds that the server asked to wait for, if it did: exactly, if it said that."""
+    """Return the delay that the server requested, in seconds; 0 if none."""
     if isinstance(error.problem, Problem) and error.problem.retry_after_seconds is not None:
         return error.problem.retry_after_seconds
     if not isinstance(error.__cause__, httpx2.HTTPStatusError):
@@ -166,7 +168,7 @@ def asked_to_wait(error: Unavailable) -> float:
 
 
 def _kinds() -> dict[str, type[MainspringError]]:
-    """Every error of `protocol/errors.py` by its code."""
+    """Return the errors of `protocol/errors.py` by code."""
     return {
         kind.code: kind
         for kind in vars(errors).values()

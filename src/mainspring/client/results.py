@@ -1,4 +1,4 @@
-"""What became of a run: its tasks, and what the job returned."""
+"""The result of a run: its tasks, and the job's return value."""
 
 from __future__ import annotations
 
@@ -15,63 +15,63 @@ _ENDED_BADLY = ("FAILED", "TIMED_OUT", "QUARANTINED", "CANCELLED")
 
 
 class TaskResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one task."""
+    """The result of one task."""
 
     name: str
     label: str = ""
-    """Of a task of a fan-out: the value that it is for."""
+    """Label of a fan-out's task: the value of its item."""
     partition: int | None = None
-    """Which of a fan-out it is, from 0; None if it is of none."""
+    """Index in a fan-out, from 0; None otherwise."""
     state: str
     output: Any = None
     error: dict[str, Any] | None = None
-    """`type`, `message` and more, of its last attempt that failed."""
+    """`type`, `message` and more, of its last failed attempt."""
     exception: BaseException | None = None
-    """What its function raised last, where it ran in this process."""
+    """The exception that its function raised last, if it ran in this process."""
     attempts: int = 0
     because: str = ""
 
     @property
     def full_name(self) -> str:
-        """The name, with what tells the tasks of a fan-out apart: `fetch[Oslo]`."""
+        """The name, with the label for a fan-out: `fetch[Oslo]`."""
         return f"{self.name}[{self.label}]" if self.label else self.name
 
 
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a run."""
+    """The result of a run."""
 
     run_id: str
     state: str
     because: str = ""
     tasks: tuple[TaskResult, ...] = ()
-    """In the order of the graph; those of a fan-out in the order of the items."""
+    """In graph order; those of a fan-out in item order."""
     params: str = "{}"
     returned: msgspec.Raw = msgspec.Raw(b"null")
-    """What the job returned, with references to outputs."""
+    """The job's return value, with references to outputs."""
     fan_outs: frozenset[str] = frozenset()
-    """The names of the tasks that there is one of for each item of a list."""
+    """Names of fan-outs."""
 
     @property
     def ok(self) -> bool:
-        """Whether it has succeeded."""
+        """Whether it succeeded."""
         return self.state == _SUCCEEDED
 
     @property
     def value(self) -> Any:
-        """What the job returned, with the outputs of its tasks. Raises what a task raised if the run has failed."""
+        """The job's return value, with outputs resolved. If the run failed, raises the error of its task."""
         if not self.ok:
             self._raise()
         return resolve(self.returned, Given(outputs=self._outputs(), params=self.params))
 
     def task(self, name: str) -> TaskResult:
-        """A task by its name, `fetch` or `fetch[Oslo]`. Raises KeyError."""
+        """Return a task by name, `fetch` or `fetch[Oslo]`. Raises KeyError."""
         for one in self.tasks:
             if name in (one.full_name, one.name):
                 return one
         raise KeyError(name)
 
     def tasks_of(self, name: str) -> Sequence[TaskResult]:
-        """The tasks of this name: those of a fan-out, in the order of the items."""
+        """Return the tasks of this name; those of a fan-out in item order."""
         return [one for one in self.tasks if one.name == name]
 
     def _raise(self) -> NoReturn:
@@ -85,11 +85,11 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
         raise TaskError(f"{failed.full_name} is {failed.state}: {what}")
 
     def _outputs(self) -> Mapping[str, str | None]:
-        """The outputs by the names of tasks, as JSON; a fan-out's is a list."""
+        """Return the outputs by task name, as JSON; a list for a fan-out."""
         outputs: dict[str, str | None] = {}
         for name in dict.fromkeys(one.name for one in self.tasks):
             tasks = self.tasks_of(name)
-            # A fan-out over nothing is a task of its own, and has no place among its items.
+            # An empty fan-out is a single task without a partition.
             items = [one.output for one in tasks if one.partition is not None]
             found = items if name in self.fan_outs else tasks[0].output
             outputs[name] = msgspec.json.encode(found).decode()

@@ -1,10 +1,10 @@
-"""Stand-ins for what is known only when a job runs: its parameters, the outputs of its tasks, and what compares them.
+"""Placeholders for values that are known only at run time: job parameters, task outputs, and conditions on them.
 
-    check["ok"], check.rows[0]       a part of it
+    check["ok"], check.rows[0]       a part of the value
     check.rows > 0                   a condition, for `task.if_(..)`
-    (check.rows > 0) & ~check.old    conditions are joined by & and |, and turned around by ~
+    (check.rows > 0) & ~check.old    conditions are combined with & and |, and negated with ~
 
-Nothing else can be done with one: whatever looks at the value itself belongs into a task, and is refused here.
+No other operation is possible: code that needs the value belongs in a task, and is refused here.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from mainspring.core.graph.references import MARK, Path, escape, write_path
 from mainspring.protocol.errors import Refused
 
 Needs = dict[str, None]
-"""The names of the tasks whose outputs something uses, in order."""
+"""Names of the tasks whose outputs are used, in order."""
 
 
 class Later:
-    """A value that is known only when the job runs."""
+    """A value that is known only at run time."""
 
     __slots__ = ("_default", "_path")
     __hash__ = object.__hash__
@@ -36,10 +36,10 @@ class Later:
 
     def __getitem__(self, key: object) -> Later:
         if isinstance(key, bool) or not isinstance(key, str | int) or (isinstance(key, int) and key < 0):
-            raise Refused(f"{say(self)}[{key!r}]: a part is named by a key, or by its place from 0")
+            raise Refused(f"{say(self)}[{key!r}]: use a key, or an index from 0")
         path = Path(self._path.root, (*self._path.steps, key))
         if write_path(path) is None:
-            raise Refused(f"{say(self)}[{key!r}]: a key can't have a backslash, or both kinds of quotes")
+            raise Refused(f"{say(self)}[{key!r}]: a key can't contain a backslash, or both kinds of quotes")
         return Later(path, _part_of(self._default, key))
 
     def __getattr__(self, name: str) -> Later:
@@ -48,28 +48,28 @@ class Later:
         return self[name]
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise Refused(f"{say(self)} can't be changed: it is known only when the job runs")
+        raise Refused(f"{say(self)} can't be changed: it is known only at run time")
 
     def __repr__(self) -> str:
-        return f"<{say(self)}, known when the job runs>"
+        return f"<{say(self)}, known at run time>"
 
     def __bool__(self) -> NoReturn:
         raise _unknown(
             self,
-            "`if`, `and`, `or` and `not` can't ask for it: write task.if_(condition)(..), and join several by & and |",
+            "`if`, `and`, `or` and `not` can't use it: write task.if_(condition)(..), and combine with & and |",
         )
 
     def __iter__(self) -> Iterator[NoReturn]:
-        raise _unknown(self, "it can't be iterated over: write task.map(list), which makes a task for each item")
+        raise _unknown(self, "it can't be iterated: write task.map(list), which creates a task per item")
 
     def __len__(self) -> NoReturn:
-        raise _unknown(self, "nor is its length: count in a task")
+        raise _unknown(self, "its length is unknown: use len() in a task")
 
     def __contains__(self, _item: object) -> NoReturn:
-        raise _unknown(self, "nor is what it contains: look in a task")
+        raise _unknown(self, "its content is unknown: use `in` in a task")
 
     def __str__(self) -> str:
-        raise _unknown(self, "it can't become part of a text here: write the text in a task")
+        raise _unknown(self, "it can't be formatted as text: build the text in a task")
 
     def __format__(self, spec: str) -> str:
         return str(self)
@@ -105,14 +105,14 @@ class Later:
         return ~condition_of(self)
 
     def _compute(self, *_others: object) -> NoReturn:
-        raise _unknown(self, "nothing can be computed with it here: compute in a task")
+        raise _unknown(self, "it can't be used in arithmetic: compute in a task")
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _compute
     __floordiv__ = __mod__ = __pow__ = __neg__ = __int__ = __float__ = __index__ = _compute
 
 
 class Condition:
-    """Something that will be true or false: for each task whose output it asks about, an expression."""
+    """A boolean that is known at run time: one expression for each task output that it uses."""
 
     __slots__ = ("_parts",)
 
@@ -132,15 +132,15 @@ class Condition:
 
     def __bool__(self) -> NoReturn:
         raise Refused(
-            "a condition is true or false only when the job runs: write task.if_(condition)(..) in place of `if`, "
-            "and join conditions by & and |"
+            "a condition is evaluated at run time: write task.if_(condition)(..) instead of `if`, "
+            "and combine conditions with & and |"
         )
 
     def __repr__(self) -> str:
         return f"<condition {' and '.join(text for _, text in self._parts)}>"
 
     def _joined(self) -> tuple[str | None, str]:
-        """All of it as one expression, which can ask about one output only."""
+        """Join the parts into one expression, which can use a single output."""
         node: str | None = None
         for other, _ in self._parts:
             node = _common(node, other)
@@ -148,7 +148,7 @@ class Condition:
 
 
 def say(later: Later) -> str:
-    """A stand-in as people write it."""
+    """Format a deferred value as written in code."""
     path = later._path
     if path.root == "item":
         return write_path(path) or path.root
@@ -156,39 +156,37 @@ def say(later: Later) -> str:
 
 
 def node_of(later: Later) -> str | None:
-    """The task whose output a stand-in is, or is a part of; None if it is none."""
+    """Return the task whose output a value is, or is part of; None otherwise."""
     return str(later._path.steps[0]) if later._path.root == "outputs" else None
 
 
 def condition_of(value: object) -> Condition:
-    """What is true if a value is. Raises Refused for what is no condition."""
+    """Convert a value to a condition. Raises Refused if it is not deferred."""
     if isinstance(value, Condition):
         return value
     if isinstance(value, Later):
         return Condition(((node_of(value), _expression(value)),))
-    raise Refused(f"{value!r:.60} is no condition: it asks about an output or a parameter, as in check.rows > 0")
+    raise Refused(f"{value!r:.60} is not a condition: compare an output or a parameter, as in check.rows > 0")
 
 
 def parts_of(condition: Condition) -> tuple[tuple[str | None, str], ...]:
-    """The expressions of a condition, all of which must be true, each with the task whose output it asks about."""
+    """Return the expressions of a condition, all of which must be true, each with the task whose output it uses."""
     return condition._parts
 
 
 def as_for_each(later: Later) -> str:
-    """A stand-in as the expression of a fan-out."""
+    """Return a deferred value as the expression of a fan-out."""
     path = write_path(later._path)
     assert path is not None
     if later._default is msgspec.UNSET or node_of(later) is not None:
         return path
     if not isinstance(later._default, list):
-        raise Refused(
-            f"{say(later)} is {later._default!r:.60} unless somebody says otherwise, and no list: .map needs one"
-        )
+        raise Refused(f"{say(later)} defaults to {later._default!r:.60}, which is not a list: .map needs one")
     return f"{path}|default({msgspec.json.encode(later._default).decode()})"
 
 
 def written(value: object, where: str, needs: Needs) -> object:
-    """A value as `values` of a call have it (`core/graph/references.py`). Raises Refused for what JSON can't say."""
+    """Encode a value for the `values` of a call (`core/graph/references.py`). Raises Refused if JSON can't."""
     if isinstance(value, Later):
         node = node_of(value)
         if node is not None:
@@ -198,12 +196,12 @@ def written(value: object, where: str, needs: Needs) -> object:
             reference["default"] = written(value._default, where, needs)
         return reference
     if isinstance(value, Condition):
-        raise Refused(f"{where}: a condition is for task.if_(..), and no argument")
+        raise Refused(f"{where}: a condition can't be an argument; use task.if_(..)")
     if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
         return [written(one, where, needs) for one in value]
     if isinstance(value, dict):
         if not all(isinstance(key, str) for key in value):
-            raise Refused(f"{where}: the keys of an object are texts")
+            raise Refused(f"{where}: keys must be strings")
         return {escape(key): written(one, where, needs) for key, one in value.items()}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
@@ -213,7 +211,7 @@ def written(value: object, where: str, needs: Needs) -> object:
 
 
 def as_json(value: object, where: str) -> Any:
-    """A value as JSON has it. Raises Refused if it can't."""
+    """Convert a value to JSON types. Raises Refused if that is impossible."""
     try:
         plain = msgspec.to_builtins(value, str_keys=True)
         msgspec.json.encode(plain)
@@ -233,7 +231,7 @@ def _compare(later: Later, sign: str, other: object) -> Condition:
 
 
 def _expression(later: Later) -> str:
-    """A stand-in as a condition names it: the output of the edge that it stands on is `output`."""
+    """Return a value as an expression; the output of the condition's edge is `output`."""
     path = later._path
     if path.root == "outputs":
         inside = write_path(Path("params", path.steps[1:])) or ""
@@ -244,7 +242,7 @@ def _expression(later: Later) -> str:
 
 
 def _literal(value: object) -> str:
-    """A constant as an expression has it: JSON, but for null."""
+    """Return a constant as an expression: JSON, except null."""
     match value:
         case None:
             return "none"
@@ -259,14 +257,14 @@ def _literal(value: object) -> str:
 def _common(one: str | None, other: str | None) -> str | None:
     if one is not None and other is not None and one != other:
         raise Refused(
-            f"one condition can't ask about the outputs of {one} and {other} together: join one about each by &, or "
+            f"one condition can't use the outputs of both {one} and {other}: combine one condition for each with &, or "
             "compare them in a task"
         )
     return other if one is None else one
 
 
 def _part_of(default: Any, key: str | int) -> object:
-    """The part of a default that a key names; nothing if it has none."""
+    """Return the part of a default under a key, or UNSET."""
     try:
         return default[key]
     except (LookupError, TypeError):
@@ -274,4 +272,4 @@ def _part_of(default: Any, key: str | int) -> object:
 
 
 def _unknown(later: Later, why: str) -> Refused:
-    return Refused(f"{say(later)} is known only when the job runs: {why}")
+    return Refused(f"{say(later)} is known only at run time: {why}")

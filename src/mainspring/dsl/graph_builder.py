@@ -1,8 +1,8 @@
-"""From the body of a job to a graph: while it runs once, each call of a task makes a node.
+"""Build a graph from the body of a job: the body runs once, and each call of a task adds a node.
 
-1. A node comes after the nodes whose outputs are its arguments, its items or in its conditions.
-2. Names are used once: `fetch`, `fetch-2`, or what `.named(..)` says.
-3. What is recorded is a definition as `POST /jobs` takes it, and the server's rules are asked about it (`dsl/job.py`).
+1. A node depends on the nodes whose outputs are used in its arguments, items or conditions.
+2. Names are unique: `fetch`, `fetch-2`, or the name given to `.named(..)`.
+3. The result is a definition for `POST /jobs`, and the server's validation is applied to it (`dsl/job.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _GATE = "start"
 
 
 class Wishes(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job says of one call of a task, besides its arguments."""
+    """Options of one call of a task, besides its arguments."""
 
     name: str | None = None
     conditions: tuple[Condition, ...] = ()
@@ -31,20 +31,18 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Recorder:
-    """The graph of a job in the making."""
+    """The graph of a job while it is being built."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, dict[str, object]] = {}
-        """By name, each as a definition has it, in the order of the calls."""
+        """Node definitions by name, in the order of the calls."""
         self.handlers: dict[str, object] = {}
-        """The tasks that are called, by the name of their handler."""
+        """The called tasks, by handler name."""
 
     def note(self, handler: str, task: object) -> None:
-        """A task is called that is served under this name. Raises Refused if another one is too."""
+        """Register the task of a handler name. Raises Refused if another task has the same name."""
         if self.handlers.setdefault(handler, task) is not task:
-            raise Refused(
-                f"two tasks are named {handler!r}: one worker can't serve both, so name one by @task(name=..)"
-            )
+            raise Refused(f"two tasks are named {handler!r}: a worker can't serve both; rename one with @task(name=..)")
 
     def add(
         self,
@@ -55,7 +53,7 @@ class Recorder:
         *,
         items: object = msgspec.UNSET,
     ) -> Later:
-        """A task is called: with `items`, once for each of them."""
+        """Add a node for a call; with `items`, a fan-out."""
         name = self._name(str(work["handler"]), wishes.name)
         needs: Needs = {}
         values = {key: written(value, f"{name}({key})", needs) for key, value in arguments.items()}
@@ -75,7 +73,7 @@ class Recorder:
     def _name(self, handler: str, wanted: str | None) -> str:
         if wanted is not None:
             if wanted in self.nodes:
-                raise Refused(f"there are two tasks named {wanted!r}: a name is used once in a job")
+                raise Refused(f"two tasks of the job are named {wanted!r}: names must be unique")
             return wanted
         name, number = handler.lower(), 1
         while name in self.nodes:
@@ -84,7 +82,7 @@ class Recorder:
         return name
 
     def _edges(self, name: str, needs: Needs, conditions: tuple[Condition, ...]) -> list[dict[str, str]]:
-        """What a node needs, and the condition of each edge."""
+        """Return the dependencies of a node, with the condition of each edge."""
         asked: dict[str, list[str]] = {}
         of_params: list[str] = []
         for condition in conditions:
@@ -95,20 +93,20 @@ class Recorder:
                     needs[node] = None
                     asked.setdefault(node, []).append(text)
         if of_params:
-            # A condition stands on an edge, so what comes after nothing comes after a task that does nothing.
+            # Conditions belong to edges, so a node without dependencies gets an edge from an empty task.
             if not needs:
                 needs[self._gate()] = None
             asked.setdefault(next(iter(needs)), []).extend(of_params)
         unknown = next((node for node in needs if node not in self.nodes), None)
         if unknown is not None:
-            raise Refused(f"{name} uses {unknown}, which is of another job")
+            raise Refused(f"{name} uses {unknown}, which belongs to another job")
         return [{"task": node, **({"when": _all(asked[node])} if node in asked else {})} for node in needs]
 
     def _gate(self) -> str:
         if _GATE not in self.nodes:
             self.nodes[_GATE] = {"name": _GATE}
         elif "work" in self.nodes[_GATE]:
-            raise Refused(f"a task can't be named {_GATE!r} where another one depends on parameters only")
+            raise Refused(f"a task can't be named {_GATE!r} if another task's condition uses only parameters")
         return _GATE
 
 
@@ -116,15 +114,15 @@ _recorder: ContextVar[Recorder | None] = ContextVar("mainspring_recorder", defau
 
 
 def recorder() -> Recorder | None:
-    """Whoever records the body that is running; None outside of a job's body."""
+    """Return the recorder of the job body that is running; None outside of one."""
     return _recorder.get()
 
 
 @contextmanager
 def recording() -> Iterator[Recorder]:
-    """Record what is called in this block."""
+    """Record the task calls in this block."""
     if _recorder.get() is not None:
-        raise Refused("a job can't be recorded in the body of another one")
+        raise Refused("a job can't be recorded in the body of another job")
     before = _recorder.set(Recorder())
     try:
         found = _recorder.get()
@@ -135,10 +133,10 @@ def recording() -> Iterator[Recorder]:
 
 
 def name_of(output: object) -> str:
-    """The task whose output this is. Raises Refused if it is none."""
+    """Return the task whose output this is. Raises Refused otherwise."""
     node = node_of(output) if isinstance(output, Later) else None
     if node is None:
-        raise Refused(f"{output!r:.60} is no output of a task")
+        raise Refused(f"{output!r:.60} is not the output of a task")
     return node
 
 
@@ -149,10 +147,10 @@ def _for_each(items: object, name: str, needs: Needs) -> str:
             needs[node] = None
         return as_for_each(items)
     if isinstance(items, Mapping | str | bytes) or not hasattr(items, "__iter__"):
-        raise Refused(f"{name}.map({items!r:.60}): it takes a list, a parameter or an output")
+        raise Refused(f"{name}.map({items!r:.60}): pass a list, a parameter or an output")
     found = list(items)
     if any(isinstance(item, Later) for item in found):
-        raise Refused(f"{name}.map: the items of a list that is written here can't be known only when the job runs")
+        raise Refused(f"{name}.map: a literal list can't contain values that are known only at run time")
     return msgspec.json.encode(as_json(found, f"{name}.map")).decode()
 
 

@@ -4,13 +4,13 @@
     def forecast(cities: list[str] = ["Paris", "Oslo"]):
         return report(fetch.map(cities))
 
-    forecast.run()                      here and now, in this process: the unit test
-    forecast.plan()                     the graph, without executing
-    forecast.trigger(cities=["Rome"])   on a server
-    forecast.serve()                    deploys job and schedule, and serves its tasks as a worker
+    forecast.run()                      run it in this process, as in a unit test
+    forecast.plan()                     show the graph, without executing
+    forecast.trigger(cities=["Rome"])   run it on a server
+    forecast.serve()                    deploy job and schedule, and serve its tasks as a worker
 
-The function is called once, with stand-ins for its parameters, the first time that somebody wants to know what it does;
-its calls of tasks become the graph (`dsl/graph_builder.py`).
+The function is called once, with deferred values for its parameters, when the definition is first needed; its calls of
+tasks become the graph (`dsl/graph_builder.py`).
 """
 
 from __future__ import annotations
@@ -49,34 +49,34 @@ _OF_SCHEDULE = ScheduleOptions.__optional_keys__ - {"name"}
 
 
 class JobOptions(ScheduleOptions, total=False):
-    """What can be said of a job, and of its schedule if it has one; `name` is the job's, the function's unless said."""
+    """Options of a job, and of its schedule; `name` is the job's name (default: the function's)."""
 
     schedule: Schedule
     tenant: str
     priority: str
-    """`p0`, `p1` or `p2`, which it is unless said."""
+    """`p0`, `p1` or `p2` (default)."""
     on_failure: str
     """`fail_fast`, `fail_after_all` or `skip_failed`."""
     timeout: str | float
-    """The whole run is ended after so long."""
+    """Time limit of a run."""
     finish_within: str | float
-    """A run is to be over within so long, from its window or start on: somebody is told before it is late."""
+    """Deadline, relative to the run's window or start; an alert is sent before it is missed."""
     escalate: bool
-    """False: a run that may be late keeps its priority."""
+    """False: keep the priority of a run that may miss its deadline."""
     max_retries: int
-    """Of all tasks together, in one run."""
+    """Total retries of all tasks in one run."""
     max_fan_out: int
     labels: Mapping[str, str]
     description: str
-    """The first line of the function's docstring unless said."""
+    """Default: the first line of the function's docstring."""
     pool: str
-    """Where its runs go."""
+    """Pool of its runs."""
     groups: Sequence[str]
-    """Groups that count each of its runs."""
+    """Concurrency groups of its runs."""
 
 
 class Job(Generic[P, R]):
-    """A graph of tasks that was written as a function."""
+    """A graph of tasks, written as a function."""
 
     def __init__(self, fn: Callable[P, R], **options: Unpack[JobOptions]) -> None:
         self.__name__ = fn.__name__
@@ -91,13 +91,17 @@ class Job(Generic[P, R]):
         of_schedule = {key: value for key, value in options.items() if key in _OF_SCHEDULE}
         self._of_schedule = cast("ScheduleOptions", of_schedule)
         if self.priority not in PRIORITIES:
-            raise Refused(f"@job {self.name}: priority={options.get('priority')!r} is none of {', '.join(PRIORITIES)}")
+            raise Refused(
+                f"@job {self.name}: priority={options.get('priority')!r} is not one of {', '.join(PRIORITIES)}"
+            )
         if self._of_schedule and self.schedule is None:
-            raise Refused(f"@job {self.name}: {min(self._of_schedule)} belongs to a schedule, and the job has none")
+            raise Refused(
+                f"@job {self.name}: {min(self._of_schedule)} is an option of a schedule, and the job has none"
+            )
 
     @functools.cached_property
     def recorded(self) -> Recorded:
-        """What the body does. Raises Refused if that is no job."""
+        """The graph recorded from the body. Raises Refused if it is not a valid job."""
         with recording() as found:
             body: Callable[..., object] = self.fn
             returned = body(**self.params.stand_ins())
@@ -110,11 +114,11 @@ class Job(Generic[P, R]):
         return Recorded(definition=definition, spec=spec, tasks=tasks, returned=raw)
 
     def definition(self) -> dict[str, Any]:
-        """The job as the server takes it."""
+        """Return the job's definition, as sent to the server."""
         return self.recorded.definition
 
     def schedule_definition(self) -> dict[str, Any] | None:
-        """The job's schedule as the server takes it; None if it has none."""
+        """Return the schedule's definition, as sent to the server; None without a schedule."""
         if self.schedule is None:
             return None
         given = {**self.schedule.options, **self._of_schedule}.get("params", {})
@@ -123,7 +127,7 @@ class Job(Generic[P, R]):
         return self.schedule.definition(self.name, params=params, priority=self.priority, options=self._of_schedule)
 
     def plan(self, *, now: datetime | None = None) -> Plan:
-        """What the job would do. Nothing is executed; `print(job.plan())` is for people."""
+        """Return the plan of the job, without executing anything. `print(job.plan())` is readable."""
         schedule = self.schedule_definition()
         return make_plan(
             self.recorded.spec,
@@ -136,10 +140,10 @@ class Job(Generic[P, R]):
         )
 
     def run(self, *args: P.args, **params: P.kwargs) -> RunResult:
-        """Run the job here and now, in this process, without a server; comes back when it is over.
+        """Run the job in this process, without a server, and return its result.
 
-        Retries, conditions, fan-out, timeouts and failure policies are those of the engine. `mainspring.testing.run` is
-        the same without waiting. Raises Refused for parameters that do not fit.
+        Retries, conditions, fan-out, timeouts and failure policies are those of the engine. `mainspring.testing.run`
+        does the same without waiting for delays. Raises Refused for invalid parameters.
         """
         self._refuse_while_loading("run")
         from mainspring.simulation.inprocess.runner import run_here
@@ -155,9 +159,9 @@ class Job(Generic[P, R]):
         finish_by: datetime | None = None,
         **params: Any,
     ) -> RunHandle:
-        """Run the job on a server, with the definition that is here. Repeated with the same key, it is the same run.
+        """Run the job on a server, with this definition. Idempotent per key.
 
-        The server is that of MAINSPRING_SERVER_URL and MAINSPRING_API_KEY.
+        The server is set by MAINSPRING_SERVER_URL and MAINSPRING_API_KEY.
         """
         self._refuse_while_loading("trigger")
         given = self.params.bind(params)
@@ -173,7 +177,7 @@ class Job(Generic[P, R]):
         return RunHandle(self._connect, run.id, self.recorded)
 
     def deploy(self) -> None:
-        """Give the server this job, and its schedule if it has one; what is there already stays."""
+        """Create or update this job, and its schedule, on the server."""
         schedule = self.schedule_definition()
         with self._connect() as client:
             client.submit_job(self.definition())
@@ -181,10 +185,9 @@ class Job(Generic[P, R]):
                 client.put_schedule(schedule["name"], schedule)
 
     def serve(self, **options: Any) -> None:
-        """Deploy the job, then be a worker that serves its tasks, until told to stop by Ctrl-C or SIGTERM.
+        """Deploy the job, then run a worker for its tasks, until Ctrl-C or SIGTERM.
 
-        `options` are those of `mainspring worker`: `cpu=2`, `name="w1"`. While a worker imports the file, it does
-        nothing.
+        `options` are those of `mainspring worker`: `cpu=2`, `name="w1"`. Does nothing while a worker imports the file.
         """
         if is_loading():
             return
@@ -192,16 +195,18 @@ class Job(Generic[P, R]):
         serve(*self.recorded.tasks.values(), **options)
 
     def __call__(self, *_args: P.args, **_params: P.kwargs) -> R:
-        """A job is no function to be called: its calls are tasks."""
+        """Refuse: a job can't be called."""
         if recorder() is not None:
-            raise Refused(f"{self.name} is a job, and can't be a task of another one: call its tasks")
-        raise Refused(f"{self.name} is a job: {self.name}.run() runs it here, {self.name}.trigger() on a server")
+            raise Refused(f"{self.name} is a job and can't be used as a task: call its tasks")
+        raise Refused(
+            f"{self.name} is a job: use {self.name}.run() to run it here, {self.name}.trigger() to run it on a server"
+        )
 
     def __repr__(self) -> str:
         return f"<job {self.name}>"
 
     def _fields(self) -> dict[str, object]:
-        """What the definition says of the whole job."""
+        """Return the job-level fields of the definition."""
         options = self._options
         fields = {
             "on_failure": options.get("on_failure"),
@@ -218,16 +223,16 @@ class Job(Generic[P, R]):
         return {field: value for field, value in fields.items() if value is not None}
 
     def _seconds(self, option: Literal["timeout", "finish_within"]) -> float | None:
-        """A length of time among the options; None if it is not said. Raises Refused."""
+        """Parse a duration option; None if it is not set. Raises Refused."""
         try:
             return seconds_of(self._options[option]) if option in self._options else None
         except ValueError as error:
             raise Refused(f"@job {self.name}: {option} {error}") from None
 
     def bind(self, args: tuple[object, ...], params: Mapping[str, object]) -> dict[str, Any]:
-        """All parameters of a run, by name, as JSON. Raises Refused, with every fault."""
+        """Return all parameters of a run, by name, as JSON. Raises Refused with all faults."""
         if len(args) > len(self.params.names):
-            raise Refused(f"{self.name} has {len(self.params.names)} parameters, and was given {len(args)}")
+            raise Refused(f"{self.name} takes {len(self.params.names)} parameters, but got {len(args)}")
         placed = dict(zip(self.params.names, args, strict=False))
         twice = next((name for name in placed if name in params), None)
         if twice is not None:
@@ -242,7 +247,7 @@ class Job(Generic[P, R]):
     def _refuse_while_loading(self, act: str) -> None:
         if is_loading():
             raise Refused(
-                f"{self.name}.{act}() is called while a worker imports this file: write it below "
+                f"{self.name}.{act}() was called while a worker imports this file: move it below "
                 f'`if __name__ == "__main__":`'
             )
         if is_inside():
@@ -260,7 +265,7 @@ def job(**options: Unpack[JobOptions]) -> Callable[[Callable[P, R]], Job[P, R]]:
 def job(
     fn: Callable[P, R] | None = None, /, **options: Unpack[JobOptions]
 ) -> Job[P, R] | Callable[[Callable[P, R]], Job[P, R]]:
-    """Make a job of a function: `@job`, or `@job(schedule=every("15m"), ..)`."""
+    """Turn a function into a job: `@job`, or `@job(schedule=every("15m"), ..)`."""
 
     def decorate(function: Callable[P, R]) -> Job[P, R]:
         return Job(function, **options)

@@ -1,4 +1,4 @@
-"""What people call things, as the names of jobs."""
+"""Job names made from free text."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import re
 import unicodedata
 
 LONGEST_NAME = 120
-"""Of a job whose name is made here: what is put behind it has to fit as well."""
+"""Maximum length of a generated name, which leaves space for suffixes."""
 _FOREIGN = re.compile(r"[^a-z0-9._-]+")
 _EDGES = "-."
 
 
 def job_name(text: str) -> str:
-    """A text as the name of a job: in lower case, without accents, other characters as hyphens.
+    """Convert a text to a job name: lower case, no accents, other characters replaced by hyphens.
 
-    It begins and ends with neither a hyphen nor a dot. Empty if nothing of it is left.
+    The name neither starts nor ends with a hyphen or dot. It is empty if no character is usable.
     """
     letters = unicodedata.normalize("NFKD", text).casefold()
     bare = "".join(letter for letter in letters if not unicodedata.combining(letter))

@@ -1,4 +1,4 @@
-"""What the body of a job did: a definition, the tasks that it calls, and what it returns."""
+"""The recorded body of a job: definition, called tasks, return value."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from mainspring.dsl.task import Task
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job's body did."""
+    """The recorded body of a job."""
 
     definition: dict[str, Any]
-    """As the server takes it."""
+    """As sent to the server."""
     spec: JobSpec
     tasks: dict[str, Task[..., Any]]
-    """By the names that they are served under."""
+    """By handler name."""
     returned: msgspec.Raw
-    """What the body returned, with references to outputs."""
+    """The body's return value, with references to outputs."""
 
     def result(
         self, run_id: str, state: str, because: str, params: msgspec.Raw | str, tasks: Iterable[TaskResult]
     ) -> RunResult:
-        """What became of a run, with its tasks in the order in which the body calls them."""
+        """Return the result of a run, with its tasks in the order of the body's calls."""
         places = {task.name: place for place, task in enumerate(self.spec.tasks)}
         return RunResult(
             run_id=run_id,

@@ -1,4 +1,4 @@
-"""`Retry`: how often a task is tried again, and after how long."""
+"""`Retry`: number of retries and backoff of a task."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ _BETWEEN = ".."
 
 
 class Retry(msgspec.Struct, frozen=True):
-    """So many retries; `backoff="2s..60s"` waits 2 s, then longer each time by `factor`, and never more than 60 s.
+    """Retry up to `times` times; `backoff="2s..60s"` waits 2 s, then multiplies the delay by `factor`, up to 60 s.
 
-    `backoff="10s"` says only how long the first wait is. What is worth another try the task says itself, by raising
-    `TaskError`.
+    `backoff="10s"` sets only the first delay. A task marks an error as retryable by raising `TaskError`.
     """
 
     times: int
@@ -24,11 +23,11 @@ class Retry(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if type(self.times) is not int or not 0 <= self.times <= MOST_RETRIES:
-            raise Refused(f"Retry({self.times!r}): a task is tried again from 0 to {MOST_RETRIES} times")
+            raise Refused(f"Retry({self.times!r}): the number of retries must be from 0 to {MOST_RETRIES}")
         self._bounds()
 
     def fields(self) -> dict[str, object]:
-        """What a task's definition says of it."""
+        """Return the fields of a task's definition."""
         first, last = self._bounds()
         policy = {"cap_seconds": last, "factor": self.factor}
         said = {field: value for field, value in policy.items() if value is not None}
@@ -39,7 +38,7 @@ class Retry(msgspec.Struct, frozen=True):
         }
 
     def _bounds(self) -> tuple[float | None, float | None]:
-        """The first wait and the longest one, in seconds."""
+        """Return the first and the longest delay, in seconds."""
         if self.backoff is None:
             return None, None
         first, between, last = (
@@ -49,7 +48,7 @@ class Retry(msgspec.Struct, frozen=True):
             shortest = seconds_of(first)
             longest = seconds_of(last) if between else None
         except ValueError:
-            raise Refused(f'backoff={self.backoff!r}: it is a length of time, or two as in "2s..60s"') from None
+            raise Refused(f'backoff={self.backoff!r}: must be a duration, or a range such as "2s..60s"') from None
         if longest is not None and longest < shortest:
-            raise Refused(f"backoff={self.backoff!r}: the longest wait is shorter than the first")
+            raise Refused(f"backoff={self.backoff!r}: the longest delay is shorter than the first")
         return shortest, longest

@@ -1,10 +1,10 @@
-"""`serve`: be a worker that serves the tasks of a program. Blocks until it is told to stop.
+"""`serve`: run a worker for the tasks of a program. Blocks until it is stopped.
 
     if __name__ == "__main__":
         serve(fetch, report, server="http://127.0.0.1:8484")
 
-It starts `mainspring worker --handlers ..` as a process of its own and passes signals on: this program is imported
-again in the worker's children, under another name than `__main__`, so that nothing below that line runs there.
+It starts `mainspring worker --handlers ..` as a subprocess and forwards signals. The worker's children import this
+program again, under a name other than `__main__`, so that nothing below that line runs there.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _PASSED_ON = (signal.SIGTERM, signal.SIGINT)
 def serve(
     *tasks: Task[..., Any], server: str | None = None, name: str | None = None, **options: str | float | bool
 ) -> None:
-    """Serve all tasks of the modules that these come from, until the worker ends.
+    """Serve all tasks of the modules that define `tasks`, until the worker exits.
 
-    Its name is the machine's and the program's unless said, so that it can work beside other workers of the folder.
+    The default name is made from the machine's and the program's, so that several workers can run in one directory.
     `options` are those of `mainspring worker`: `cpu=2`, `pool="etl"`, `state_dir=".."`. Raises Refused if the worker
-    does not end well.
+    exits with an error.
     """
     if not tasks:
         raise Refused("serve() needs at least one task: a function with @task")
@@ -55,7 +55,7 @@ def serve(
         for number, handler in before.items():
             signal.signal(number, handler)
     if code != 0:
-        raise Refused(f"the worker ended with {code}")
+        raise Refused(f"the worker exited with code {code}")
 
 
 def _passer(worker: subprocess.Popen[bytes]) -> Callable[[int, FrameType | None], None]:
@@ -66,16 +66,16 @@ def _passer(worker: subprocess.Popen[bytes]) -> Callable[[int, FrameType | None]
 
 
 def _name_for(source: str) -> str:
-    """What the worker of a program is called: `laptop-weather`."""
+    """Return the default worker name of a program: `laptop-weather`."""
     program = Path(source).stem if source.endswith(".py") else source
     return re.sub(r"[^A-Za-z0-9._-]", "-", f"{socket.gethostname()}-{program}")[:100]
 
 
 def _source_of(task: Task[..., Any]) -> str:
-    """What a child imports to find a task: a module, or the file of a program that was started."""
+    """Return what a child imports to find a task: a module, or the program's file."""
     if task.fn.__module__ != "__main__":
         return task.fn.__module__
     file = inspect.getsourcefile(task.fn)
     if file is None or not file.endswith(".py"):
-        raise Refused(f"{task.name} is in no file: a worker's processes could not import it")
+        raise Refused(f"{task.name} is not defined in a file: a worker's processes can't import it")
     return file

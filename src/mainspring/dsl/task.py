@@ -6,16 +6,15 @@
     @task(name="send-report", retries=2, timeout="10m", memory="512Mi")
     async def report(rows: list[dict[str, float]]) -> str: ...
 
-A decorated function is called as before, and `fetch.fn` is the function itself. In the body of a `@job` a call makes a
-task of the job, and gives a stand-in for its output (`dsl/deferred.py`):
+A decorated function is still callable, and `fetch.fn` is the function itself. In the body of a `@job`, a call adds a
+task to the job and returns a deferred value for its output (`dsl/deferred.py`):
 
-    rows = fetch.map(cities)                              a task for each city
-    check.after(rows).named("last-look")()                in an order, under a name
-    alarm.if_(check.bad > 0)(check.bad)                   only if that is so; otherwise it is skipped
+    rows = fetch.map(cities)                              one task per city
+    check.after(rows).named("final-check")()              with a dependency and a name
+    alarm.if_(check.bad > 0)(check.bad)                   with a condition; skipped if it is false
 
-`ms worker --handlers FILE` serves all tasks of a file, and a job names one as `{"handler": "fetch"}`;
-`fetch.as_task(city="Oslo")` is that and all that the decorator says of retries, time and room, as a job's list of tasks
-takes it.
+`mainspring worker --handlers FILE` serves all tasks of a file, and a job refers to one by `{"handler": "fetch"}`.
+`fetch.as_task(city="Oslo")` returns a complete task definition, with the decorator's retries, timeouts and resources.
 """
 
 from __future__ import annotations
@@ -46,41 +45,41 @@ _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY
 
 
 class TaskOptions(TypedDict, total=False):
-    """What can be said of a task."""
+    """Options of a task."""
 
     name: str
-    """What it is served under; the function's name unless said."""
+    """Handler name (default: the function's name)."""
     retries: int | Retry
     timeout: str | float
-    """An attempt is ended after so long."""
+    """Time limit of an attempt."""
     soft_timeout: str | float
-    """Its owner is told after so long."""
+    """Alert after this time; the attempt continues."""
     stall: str | float
-    """An attempt is ended that gets no further for so long."""
+    """Time limit without progress."""
     expected: str | float
-    """How long it usually takes."""
+    """Expected duration."""
     cpu: str | float
     memory: str | int
     gpus: int
     disk: str | int
     labels: Mapping[str, str]
-    """Labels that a worker must have."""
+    """Required worker labels."""
     zone: str
     prefer: Mapping[str, str]
-    """Labels that a worker had better have."""
+    """Preferred worker labels."""
     prefer_zone: str
     near: Sequence[str]
-    """Tasks of the job on whose worker it must run, once they have started."""
+    """Affinity: run on the same worker as these tasks of the job, once they have started."""
     apart: Sequence[str]
-    """Tasks of the job on whose worker it must not run at the same time; its own name spreads a fan-out."""
+    """Anti-affinity: never run on the same worker at the same time as these tasks; its own name spreads a fan-out."""
     groups: Sequence[str]
-    """Groups that count it while it runs."""
+    """Concurrency groups that it belongs to."""
     fetch: Sequence[str]
-    """Files of tasks upstream that it finds in `context.inputs`: `extract`, `extract/*.csv`."""
+    """Artifacts of upstream tasks to fetch into `context.inputs`: `extract`, `extract/*.csv`."""
 
 
 class _Callable(Generic[P, R]):
-    """What a task and a task with wishes have in common: they can be called, mapped, and be given wishes."""
+    """Base of a task and of a task with call options: can be called, mapped and configured."""
 
     def _parts(self) -> tuple[Task[P, R], Wishes]:
         raise NotImplementedError
@@ -92,9 +91,9 @@ class _Callable(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
-        """In the body of a job: a task of the job, and its output. Elsewhere: call the function, here and now.
+        """Add a task in the body of a job, and return its deferred output. Elsewhere, call the function.
 
-        What an async task gives is a coroutine here and an output there, which no type can say.
+        An async task returns a coroutine in one case and an output in the other, which has no common type.
         """
         task, wishes = self._parts()
         recording = recorder()
@@ -109,9 +108,9 @@ class _Callable(Generic[P, R]):
     def map(self, items: Iterable[Any], /, **constants: Any) -> list[R]: ...
 
     def map(self, items: Iterable[Any], /, **constants: Any) -> Any:
-        """A task for each item, which becomes the first argument; the constants are the same for all.
+        """Create a task per item, which becomes the first argument; the constants are the same for all.
 
-        The result stands for the list of all outputs, in the order of the items.
+        Return the deferred list of all outputs, in item order.
         """
         task, wishes = self._parts()
         recording = recorder()
@@ -120,25 +119,25 @@ class _Callable(Generic[P, R]):
         return task.record_map(recording, wishes, items, constants)
 
     def named(self, name: str) -> Step[P, R]:
-        """Under this name in the job."""
+        """Set the name in the job."""
         return self._with(name=name)
 
     def labelled(self, template: str) -> Step[P, R]:
-        """For `map`: what people call the task of each item, such as `{{ item.city }}`; the item itself unless said."""
+        """Set the display label of each task of a `map`, such as `{{ item.city }}` (default: the item)."""
         return self._with(label=template)
 
     def if_(self, condition: object) -> Step[P, R]:
-        """Only if this is so. Otherwise it is skipped, and what needs it too."""
+        """Run only if the condition is true; otherwise skip it, and the tasks that depend on it."""
         _, wishes = self._parts()
         return self._with(conditions=(*wishes.conditions, condition_of(condition)))
 
     def after(self, *outputs: object) -> Step[P, R]:
-        """Not before the tasks that these are the outputs of have ended."""
+        """Run after the tasks that have these outputs."""
         _, wishes = self._parts()
         return self._with(after=(*wishes.after, *map(name_of, outputs)))
 
     def even_if_skipped(self) -> Step[P, R]:
-        """Also if what it needs was skipped: then that is None."""
+        """Run even if an upstream task was skipped; its output is None."""
         return self._with(even_if_skipped=True)
 
     def _with(self, **changes: object) -> Step[P, R]:
@@ -147,7 +146,7 @@ class _Callable(Generic[P, R]):
 
 
 class Step(_Callable[P, R]):
-    """A task, and what a job wants of one call of it."""
+    """A task with options for one call."""
 
     def __init__(self, task: Task[P, R], wishes: Wishes) -> None:
         self._task = task
@@ -158,7 +157,7 @@ class Step(_Callable[P, R]):
 
 
 class Task(_Callable[P, R]):
-    """A function with a name, and what it needs."""
+    """A function that workers serve, with its requirements."""
 
     def __init__(self, fn: Callable[P, R], **options: Unpack[TaskOptions]) -> None:
         self.__name__ = fn.__name__
@@ -166,10 +165,12 @@ class Task(_Callable[P, R]):
         self.fn = fn
         self.name = options.get("name") or fn.__name__
         if not _NAME.fullmatch(self.name):
-            raise Refused(f"{self.name[:40]!r}: a task's name is 1 to 100 letters, digits, dots, hyphens, underscores")
+            raise Refused(
+                f"{self.name[:40]!r}: a task's name must have 1 to 100 letters, digits, dots, hyphens or underscores"
+            )
         try:
             self.fields = _fields(options)
-            """What a definition says of it, besides its name and work."""
+            """Fields of the definition besides name and work."""
             self.work = {"handler": self.name, **_of_work(options)}
         except ValueError as error:
             raise Refused(f"@task {self.name}: {error}") from None
@@ -181,9 +182,9 @@ class Task(_Callable[P, R]):
     def as_task(
         self, *, name: str | None = None, needs: Sequence[str] = (), for_each: str | None = None, **args: object
     ) -> dict[str, object]:
-        """The task as a job's definition has it: what to call, with which arguments, and what it needs.
+        """Return the task's definition for a job, with arguments and dependencies.
 
-        With `for_each`, an expression that gives a list, there is a task for each item: `city="{{ item.city }}"`.
+        With `for_each`, an expression that evaluates to a list, it is a fan-out: `city="{{ item.city }}"`.
         """
         work = dict(self.work)
         if args:
@@ -195,17 +196,17 @@ class Task(_Callable[P, R]):
     def record(
         self, recording: Recorder, wishes: Wishes, args: Sequence[object], kwargs: Mapping[str, object]
     ) -> Later:
-        """A call in the body of a job."""
+        """Record a call in the body of a job."""
         if wishes.label is not None:
-            raise Refused(f"{self.name}: a label is for .map(..)")
+            raise Refused(f"{self.name}: a label needs .map(..)")
         recording.note(self.name, self)
         return recording.add(self.work, self.fields, self._bound(args, kwargs), wishes)
 
     def record_map(self, recording: Recorder, wishes: Wishes, items: object, constants: Mapping[str, object]) -> Later:
-        """A fan-out in the body of a job."""
+        """Record a fan-out in the body of a job."""
         free = [one for one in self._parameters() if one.name not in constants and not asks_for_context(one)]
         if not free:
-            raise Refused(f"{self.name}.map: the function has no parameter left for the item")
+            raise Refused(f"{self.name}.map: the function has no free parameter for the item")
         arguments = self._bound((), {free[0].name: Later(Path("item", ())), **constants})
         recording.note(self.name, self)
         return recording.add(self.work, self.fields, arguments, wishes, items=items)
@@ -214,15 +215,15 @@ class Task(_Callable[P, R]):
         return list(inspect.signature(self.fn).parameters.values())
 
     def _bound(self, args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, object]:
-        """The arguments of a call by their names. Raises Refused if they do not fit."""
+        """Bind the arguments of a call to parameter names. Raises Refused if they don't match."""
         parameters = self._parameters()
         if any(one.kind in _VARIADIC for one in parameters):
-            raise Refused(f"{self.name}: a task of a job has no *args and no positional-only parameters")
+            raise Refused(f"{self.name}: a task of a job can't have *args or positional-only parameters")
         signature = inspect.Signature([one for one in parameters if not asks_for_context(one)])
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise Refused(f"{self.name}: the arguments do not fit: {error}") from None
+            raise Refused(f"{self.name}: invalid arguments: {error}") from None
         arguments = dict(bound.arguments)
         for one in parameters:
             if one.kind is inspect.Parameter.VAR_KEYWORD:
@@ -244,7 +245,7 @@ def task(**options: Unpack[TaskOptions]) -> Callable[[Callable[P, R]], Task[P, R
 def task(
     fn: Callable[P, R] | None = None, /, **options: Unpack[TaskOptions]
 ) -> Task[P, R] | Callable[[Callable[P, R]], Task[P, R]]:
-    """Make a task of a function: `@task`, or `@task(name=.., timeout="10m", ..)`."""
+    """Turn a function into a task: `@task`, or `@task(name=.., timeout="10m", ..)`."""
 
     def decorate(function: Callable[P, R]) -> Task[P, R]:
         return Task(function, **options)
@@ -253,7 +254,7 @@ def task(
 
 
 def _fields(options: TaskOptions) -> dict[str, object]:
-    """The fields of a definition that say what was said. Raises ValueError."""
+    """Return the definition's fields for the options that are set. Raises ValueError."""
     fields: dict[str, object] = {}
     retries = options.get("retries")
     if retries is not None:
@@ -270,7 +271,7 @@ def _fields(options: TaskOptions) -> dict[str, object]:
     }
     said = {resource: amount for resource, amount in amounts.items() if amount is not None}
     if said:
-        # Who says only one of them does not mean nothing of the others.
+        # Resources that are not set keep their defaults.
         usual = msgspec.structs.asdict(DEFAULT_RESOURCES)
         fields["resources"] = {resource: amount for resource, amount in (usual | said).items() if amount}
     if labels := options.get("labels"):
@@ -287,13 +288,13 @@ def _fields(options: TaskOptions) -> dict[str, object]:
 
 
 def _of_work(options: TaskOptions) -> dict[str, object]:
-    """What the work says besides what is called. Raises ValueError."""
+    """Return the options that belong to the work. Raises ValueError."""
     return {"fetch": _names("fetch", fetch)} if (fetch := options.get("fetch")) else {}
 
 
 def _names(option: str, names: object) -> list[object]:
     if isinstance(names, str) or not isinstance(names, Sequence):
-        raise ValueError(f"{option} is a list of names, not {names!r}")  # noqa: TRY004 - as for all that is said
+        raise ValueError(f"{option} must be a list of names, not {names!r}")  # noqa: TRY004 - as for all options
     return list(names)
 
 

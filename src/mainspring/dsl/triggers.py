@@ -1,13 +1,13 @@
-"""When a job runs by itself, in code: what `@job(schedule=..)` takes.
+"""Schedules in code, for `@job(schedule=..)`.
 
-    every("15m", tz="Europe/Paris")              at each quarter of an hour, counted from midnight there
-    cron("30 5 * * 1-5", tz="Europe/Paris")      at the times of an expression, as clocks show them there
-    once("2026-12-01T05:00:00Z")                 at one instant
+    every("15m", tz="Europe/Paris")              every quarter of an hour, counted from local midnight
+    cron("30 5 * * 1-5", tz="Europe/Paris")      a cron expression in local time
+    once("2026-12-01T05:00:00Z")                 one time
     on_event("orders.ready", filter="event.data.rows > 0")
-    after(extract)                               at the windows of another job's schedule, once its run has succeeded
+    after(extract)                               at the windows of another job's schedule, after its run succeeded
 
-Each takes the options of a schedule besides, and so does `@job`: `max_active=1`, `overlap="skip"`, `missed="skip"`.
-They become a schedule as `PUT /schedules` takes it.
+Each also takes schedule options, as `@job` does: `max_active=1`, `overlap="skip"`, `missed="skip"`. The result is a
+definition for `PUT /schedules`.
 """
 
 from __future__ import annotations
@@ -29,42 +29,42 @@ if TYPE_CHECKING:
 
 
 class ScheduleOptions(TypedDict, total=False):
-    """What can be said of a schedule besides when it fires."""
+    """Options of a schedule besides its trigger."""
 
     name: str
-    """The job's name unless said."""
+    """Default: the job's name."""
     params: Mapping[str, Any]
-    """Of each run; the job's defaults fill in what is not said."""
+    """Parameters of each run, on top of the job's defaults."""
     max_active: int
     overlap: str
-    """`queue`, `skip` or `cancel_running`, when `max_active` runs are still going."""
+    """`queue`, `skip` or `cancel_running`, when `max_active` runs are active."""
     missed: str
     """`run` or `skip`."""
     catch_up: int
-    """How many missed windows run."""
+    """Maximum number of missed windows to run."""
     max_delay: str | float
     jitter: str | float
     max_failures: int | None
-    """So many in a row disable the schedule; None never does."""
+    """Consecutive failures that disable the schedule; None: never."""
     condition: str
     """An expression over `params` and `window`."""
     enabled: bool
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
-    """When a job runs by itself."""
+    """A trigger with schedule options."""
 
     trigger: dict[str, Any]
-    """As a definition has it."""
+    """As in a schedule's definition."""
     options: ScheduleOptions = {}
     timezone: str = "UTC"
-    """Where people look at it from."""
+    """Time zone for display."""
     after: dict[str, Any] | None = None
 
     def definition(
         self, job: str, *, params: Mapping[str, Any], priority: str, options: ScheduleOptions
     ) -> dict[str, Any]:
-        """The schedule as the server takes it. Raises Refused, with every fault that can be seen here."""
+        """Return the schedule's definition. Raises Refused with all faults that can be detected locally."""
         said: dict[str, Any] = {**self.options, **options}
         said.pop("params", None)
         definition: dict[str, Any] = {
@@ -83,21 +83,21 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
         return definition
 
     def spec(self, definition: Mapping[str, Any]) -> ScheduleSpec:
-        """A definition, as the engine reads it."""
+        """Decode a definition into the engine's type."""
         return decode_schedule(msgspec.json.encode(definition))
 
     def _check(self, definition: Mapping[str, Any]) -> None:
-        """Ask the server's rules; it is as if it were 1970, so that nothing is over."""
+        """Apply the server's validation, as of 1970, so that no time is in the past."""
         faults = check_schedule(self.spec(definition), EPOCH)
         if faults:
-            raise Refused(f"the schedule {definition['name']!r} can't be used", faults)
+            raise Refused(f"invalid schedule {definition['name']!r}", faults)
 
 
 def every(length: str | float, *, tz: str = "UTC", **options: Unpack[ScheduleOptions]) -> Schedule:
-    """At every multiple of a length of time, counted from midnight in a time zone."""
+    """Fire at every multiple of an interval, counted from midnight in a time zone."""
     seconds = _seconds(length)
     if seconds != int(seconds):
-        raise Refused(f"every({length!r}): it must be whole seconds")
+        raise Refused(f"every({length!r}): must be whole seconds")
     unknown = zone_fault(tz)
     zone = find_zone(tz)
     if zone is None:
@@ -110,19 +110,19 @@ def every(length: str | float, *, tz: str = "UTC", **options: Unpack[ScheduleOpt
 
 
 def cron(expression: str, *, tz: str = "UTC", **options: Unpack[ScheduleOptions]) -> Schedule:
-    """At the times of an expression, as clocks show them in a time zone."""
+    """Fire at the times of a cron expression, in a time zone."""
     return Schedule(trigger={"kind": "cron", "cron": expression, "timezone": tz}, options=options, timezone=tz)
 
 
 def once(at: datetime | str, **options: Unpack[ScheduleOptions]) -> Schedule:
-    """At one instant, which says its time zone."""
+    """Fire once, at a time with a UTC offset."""
     return Schedule(trigger={"kind": "once", "at": msgspec.to_builtins(at)}, options=options)
 
 
 def on_event(type: str, *, filter: str | None = None, **options: Unpack[ScheduleOptions]) -> Schedule:
-    """When an event of this type comes in and the filter, an expression over `event`, is true of it.
+    """Fire for each received event of this type that matches the filter, an expression over `event`.
 
-    The job's parameter `event`, if it has one, is the event that it runs for.
+    The job's parameter `event`, if it has one, receives the event.
     """
     trigger: dict[str, Any] = {"kind": "event", "type": type}
     if filter is not None:
@@ -131,12 +131,12 @@ def on_event(type: str, *, filter: str | None = None, **options: Unpack[Schedule
 
 
 def after(job: Job[..., Any], *, within: str | float | None = None, **options: Unpack[ScheduleOptions]) -> Schedule:
-    """At the windows of another job's schedule, as soon as the other's run has succeeded.
+    """Fire at the windows of another job's schedule, once the other job's run succeeded.
 
-    With `within`, any success of the other that is not older is enough.
+    With `within`, any success of the other job that is at most this old counts.
     """
     if job.schedule is None:
-        raise Refused(f"after({job.name}): {job.name} has no schedule, so it has no windows to come after")
+        raise Refused(f"after({job.name}): {job.name} has no schedule")
     other: dict[str, Any] = {"job": job.name}
     if within is not None:
         other["within_seconds"] = _seconds(within)

@@ -1,1 +1,1 @@
-"""A directory as a source of pipelines: found, watched, given to a server, and told what came of them (FLD-1 to 6)."""
+"""A directory as a source of pipelines: discover, watch, reconcile with a server, mirror the results (FLD-1 to 6)."""

@@ -1,9 +1,9 @@
-"""Keeps the server as the files of a folder say: carries out what `reconcile.py` decides, and remembers it.
+"""Sync the server with the files of a folder: execute the plan of `reconcile.py`, and record it in the index.
 
-    look at the directories ─► reconcile ─► apply ─► delete what is gone ─► state files, webhooks, index ─► events
+    scan the directories ─► reconcile ─► apply ─► delete stale objects ─► state files, webhooks, index ─► events
 
-Each step may be the last one of a process. What was applied and not yet remembered is found on the server by the next
-(`reconcile.World.on_server`), and is applied again, which changes nothing.
+The process may be killed after any step. The next one finds on the server what was applied but not recorded
+(`reconcile.World.on_server`) and applies it again, which is idempotent.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ from mainspring.protocol.rest.schedules import ScheduleView
 
 log = structlog.get_logger()
 
-_WHY = "as the files of the folder say"
-_GONE = "its file is gone from the folder"
+_WHY = "synced from the folder's files"
+_GONE = "its file was removed from the folder"
 _STARTING_AFRESH = frozenset({Kind.NEW, Kind.COPY, Kind.RESTORED})
-"""What was due before is not made up for."""
+"""Missed windows of these do not run."""
 
 
 class Upkeep:
-    """One folder, and what the server was given of it."""
+    """Syncs one folder to a server."""
 
     def __init__(
         self, root: Path, client: AsyncClient, clock: Clock, mirror: Mirror, random: Random, most_history: int
@@ -74,25 +74,25 @@ class Upkeep:
         self._plain: dict[str, Known] = {}
         """Pipelines without a schedule."""
         self._server_ids: dict[str, str] = {}
-        """Of schedules, by their names on the server."""
+        """Server ids of schedules, by their names on the server."""
         self.counted_until: datetime | None = None
-        """Runs that ended before were counted by an earlier process; None: nobody knows."""
+        """Runs that ended before this were counted by an earlier process; None if unknown."""
         self.is_caught_up = False
-        """What ended since then has been counted too."""
+        """Runs that ended since then have been counted too."""
         self.broken: dict[str, str] = {}
-        """Directories whose files can't be used, with the flaws."""
+        """Errors of invalid pipeline files, by directory."""
         self.warnings: tuple[str, ...] = ()
-        """What is to be said of the folder as it is now."""
+        """Current warnings about the folder."""
 
     @property
     def pipelines(self) -> list[Pipeline]:
-        """Those whose files can be used."""
+        """Pipelines with a valid file."""
         return [seen.pipeline for path, seen in self._look.seen.items() if seen.pipeline and path not in self.broken]
 
-    # the two ways to look
+    # full and incremental sync
 
     async def begin(self) -> None:
-        """Bring the server and the folder together for the first time in this process."""
+        """Sync the folder for the first time in this process."""
         self._index = await asyncio.to_thread(Index.load, self._root)
         self.counted_until = self._index.saved_at
         for key, known in self._index.entries.items():
@@ -117,7 +117,7 @@ class Upkeep:
         await self.save()
 
     async def again(self, paths: Iterable[str] | None) -> list[FolderEvent]:
-        """Follow changes of these directories, or of whatever changed; what is to be told of it."""
+        """Sync changes of these directories, or of all of them, and return the events to emit."""
         if paths is None:
             await asyncio.to_thread(self._look.at_all, self._scheduled())
         elif not await asyncio.to_thread(self._look.at_some, paths, self._scheduled()):
@@ -145,10 +145,10 @@ class Upkeep:
         ]
 
     def write_states(self, *, unless_ahead: bool = False) -> None:
-        """Let every state file say how things are.
+        """Write every state file.
 
-        A file can be ahead of the index if the process before ended all at once: until what it counted has been counted
-        again (`unless_ahead`), it stays.
+        A file can be ahead of the index if the previous process was killed. `unless_ahead` keeps such a file until its
+        runs have been counted again.
         """
         for live in self._mirror.lives.values():
             state = self._look.state(live.path)
@@ -157,14 +157,14 @@ class Upkeep:
                 self._mirror.write(live, on_disk=state)
 
     async def save(self) -> None:
-        """Remember everything, in the index."""
+        """Write the index."""
         async with self._saving:
             self._mirror.is_unsaved = False
             self._index.saved_at = self._clock.wall() if self.is_caught_up else self.counted_until
             self._index.entries = self._known()
             await asyncio.to_thread(self._index.save)
 
-    # what follows
+    # executing the plan
 
     def _plan(self, on_server: dict[str, str] | None = None, jobs: frozenset[str] | None = None) -> Plan:
         return reconcile(
@@ -176,7 +176,7 @@ class Upkeep:
         )  # fmt: skip
 
     async def _carry_out(self, plan: Plan) -> dict[str, str]:
-        """Tell the server, and put the files in order; what it refused, by path."""
+        """Apply the plan to the server and the state files; return the server's refusals by path."""
         refused: dict[str, str] = {}
         warnings = await follow_groups(self._client, [one.pipeline for one in plan.wanted])
         lines = [line async for line in self._client.apply([self._item(one) for one in plan.wanted], why=_WHY)]
@@ -217,7 +217,7 @@ class Upkeep:
         )
 
     def _past(self, wanted: Wanted) -> ScheduleState | None:
-        """What is known of a schedule that the server does not have, and is to go on from."""
+        """Return the last state of a schedule that the server does not have, to continue from."""
         identity = wanted.identity
         if not wanted.is_missing or identity.kind in _STARTING_AFRESH:
             return None
@@ -225,7 +225,7 @@ class Upkeep:
         return self._look.state(identity.path) or (None if live is None else live.shown)
 
     def _accept(self, wanted: Wanted, line: ApplyLine) -> None:
-        """The server has what was wanted."""
+        """Record a definition that the server accepted."""
         identity = wanted.identity
         self._server_ids.update({one.name: one.id for one in line.schedules if one.id is not None})
         known = Known(
@@ -241,7 +241,7 @@ class Upkeep:
             self._meet(known, identity.kind, is_on_server=not wanted.is_missing)
 
     def _adopt(self, identity: Identity) -> None:
-        """Go on with a schedule that the server has, and whose file can't be used at the moment."""
+        """Track a schedule that the server has and whose file is invalid."""
         names = [name for name in (identity.schedule_id, f"{identity.schedule_id}-event") if name in self._server_ids]
         known = Known(
             schedule_id=identity.schedule_id, pipeline_id=identity.pipeline_id, path=identity.path, names=tuple(names)
@@ -249,7 +249,7 @@ class Upkeep:
         self._meet(known, identity.kind, is_on_server=True)
 
     def _meet(self, known: Known, kind: Kind, *, is_on_server: bool) -> None:
-        """Look after a schedule that was not known, with what its state file says."""
+        """Track a new schedule, with the history from its state file."""
         state = self._look.state(known.path)
         if kind in {Kind.IMPORTED, Kind.RESTORED} and state is not None:
             tally = state_view.import_tally(state, self._clock.wall(), is_on_server=is_on_server, most=self._most)
@@ -265,7 +265,7 @@ class Upkeep:
             live.title, live.config = pipeline.title, config_of(pipeline)
 
     async def _forget(self, plan: Plan, refused: Mapping[str, str]) -> None:
-        """Let go of what is gone, but for what would have been replaced by something that the server refused."""
+        """Drop removed pipelines, except those whose replacement the server refused."""
         known = self._known()
         untouched = {one.identity.schedule_id for one in plan.wanted if one.identity.path in refused}
         untouched |= {key for key in plan.forgotten if known[key].path in refused}
@@ -276,7 +276,7 @@ class Upkeep:
                 self._mirror.remove(key)
 
     async def _drop(self, plan: Plan, untouched: set[str]) -> None:
-        """Delete what is gone. That it is gone already, or that somebody else still needs it, is as good."""
+        """Delete stale schedules and jobs. Objects that are missing, or in use elsewhere, are skipped."""
         for name in plan.dropped_schedules:
             if name not in untouched and name.removesuffix("-event") not in untouched:
                 await self._delete_schedule(self._server_ids.pop(name, name))
@@ -284,7 +284,7 @@ class Upkeep:
             await self._delete_job(job, tenant)
 
     async def _leave_tenant(self, wanted: Wanted) -> None:
-        """A pipeline that is another tenant's from now on has left nothing with the one before."""
+        """Delete the objects of a pipeline that moved to another tenant."""
         live = self._mirror.lives.get(wanted.identity.schedule_id)
         if live is None or live.tenant == wanted.pipeline.tenant:
             return
@@ -307,7 +307,7 @@ class Upkeep:
             log.info("folder.job_kept", job=job, because=str(error))
 
     async def _hear_of(self, accepted: Sequence[Wanted]) -> None:
-        """Hear how the schedules are that were just given to the server, and whether they ran already."""
+        """Fetch the schedules that were just applied, and their past runs."""
         names = [name for one in accepted for name in one.names]
         if len(names) >= LISTED_AT:
             self._take([view async for view in self._client.schedules()])
@@ -333,7 +333,7 @@ class Upkeep:
     def _notices_of_nobody(self) -> list[str]:
         return [] if self._look.unseen else self._notices.strangers([*self._mirror.lives, *self._plain])
 
-    # what is said
+    # errors and warnings
 
     def _note_flaws(self, refused: dict[str, str]) -> None:
         unread = {path: seen.flaws for path, seen in self._look.seen.items() if seen.pipeline is None}
@@ -361,7 +361,7 @@ class Upkeep:
         return {**self._plain, **{key: live.known() for key, live in self._mirror.lives.items()}}
 
     def _scheduled(self) -> set[str]:
-        """The paths of what has a schedule."""
+        """The paths of scheduled pipelines."""
         return {live.path for live in self._mirror.lives.values()}
 
 
@@ -375,7 +375,7 @@ def _removed(live: Live) -> ScheduleChanged:
 
 
 def _say_refusal(pipeline: Pipeline, problem: Problem) -> str:
-    """Why the server does not take a pipeline, with the lines of its file where that can be said."""
+    """Format the server's refusal of a pipeline, with lines of its file where they are known."""
     error = error_of_problem(problem)
     if isinstance(error, Refused) and error.faults:
         return str(blame(pipeline, error.faults))

@@ -1,6 +1,6 @@
-"""Gives the pipelines of a folder to a server, and takes away what is gone from the folder (FLD-9).
+"""Deploy the pipelines of a folder to a server, and prune those that were removed from it (FLD-9).
 
-`deployment.py` says what that is. Nothing of the folder is written, and doing it again changes nothing.
+`deployment.py` has the rules. The folder is never written to, and deploying is idempotent.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ DELETED, REFUSED = "deleted", "refused"
 
 
 class Deployed(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a pipeline on the server, or of what was one."""
+    """The result for one pipeline, deployed or pruned."""
 
     pipeline: str
     change: str
     """`created`, `updated`, `unchanged`, `deleted` or `refused`."""
     version: int = 0
-    """Of its job; 0 if that is not known."""
+    """Version of its job; 0 if unknown."""
     schedules: dict[str, str] = {}
-    """What became of each."""
+    """The change of each schedule."""
     detail: str = ""
 
 
 class Gone(msgspec.Struct, frozen=True, kw_only=True):
-    """What the server has of this folder, and the folder has no more."""
+    """A job, or schedules of it, that were deployed from this folder and are no longer in it."""
 
     tenant: str | None
     job: str
     schedules: tuple[str, ...]
     is_whole: bool
-    """The job too, not only schedules of it."""
+    """The job itself is stale, not only schedules of it."""
 
 
 class Deploying:
@@ -60,7 +60,7 @@ class Deploying:
         dry_run: bool = False,
         why: str = "",
     ) -> None:
-        """`clients` gives the client for a tenant; for None, that of whoever deploys."""
+        """`clients` returns the client for a tenant; for None, the deployer's own."""
         self._clients = clients
         self._pipelines = {pipeline.id: pipeline for pipeline in pipelines}
         self._mark = mark
@@ -69,7 +69,7 @@ class Deploying:
         self._tenants = list(dict.fromkeys([None, *(pipeline.tenant for pipeline in pipelines)]))
 
     def find_gone(self) -> list[Gone]:
-        """What pruning would delete. Only what has the mark of this folder is looked at."""
+        """Return what pruning would delete. Only objects with this folder's label are considered."""
         jobs = self._deployed_jobs()
         schedules = {tenant: list(self._clients(tenant).schedules()) for tenant in {job.tenant for job in jobs}}
         found: list[Gone] = []
@@ -81,7 +81,7 @@ class Deploying:
         return found
 
     def _deployed_jobs(self) -> list[JobView]:
-        """Jobs that were deployed from this folder, whoever's they are, as far as we may see them."""
+        """Jobs deployed from this folder, of all tenants that the deployer may read."""
         found: dict[tuple[str, str], JobView] = {}
         for tenant in self._tenants:
             client = self._clients(tenant)
@@ -90,9 +90,9 @@ class Deploying:
         return list(found.values())
 
     def carry_out(self, gone: Sequence[Gone] | None = None) -> Iterator[Deployed]:
-        """Give the server what the folder has, and delete what is gone; None: delete nothing.
+        """Apply all pipelines, and delete the `gone` ones; None deletes nothing.
 
-        A pipeline that the server refuses does not touch the others. Runs that go on go on.
+        A refused pipeline does not affect the others. Running runs are not affected.
         """
         ungrouped = {
             key: self._try(partial(define_group, self._clients(key[0]), key, wish))
@@ -104,7 +104,7 @@ class Deploying:
         parts = {one.job: one for one in gone or () if not one.is_whole}
         for pipeline, line in zip_longest(self._pipelines.values(), lines):
             if line is None:
-                yield Deployed(pipeline=pipeline.id, change=REFUSED, detail="the server gave no answer to it")
+                yield Deployed(pipeline=pipeline.id, change=REFUSED, detail="the server returned no result for it")
             else:
                 key = key_of(pipeline)
                 row = self._row(pipeline, line, told, parts.get(pipeline.id))
@@ -128,12 +128,12 @@ class Deploying:
             client.delete_job(gone.job, self._why)
 
     def _tell(self, *, prune: bool) -> dict[str, MainspringError | None]:
-        """See to it that those are told how runs end who should be. The jobs for which that changed, or failed."""
+        """Sync the webhooks of `notify`. Return the jobs whose webhooks changed, with the error if that failed."""
         pipelines = list(self._pipelines.values())
         try:
             plan = plan_webhooks(pipelines, self._webhooks(), self._mark, prune=prune)
         except Forbidden as forbidden:
-            # Who may not see webhooks never made one: without a wish for one there is nothing to do.
+            # A deployer who may not list webhooks never created one: only pipelines with `notify` are affected.
             return {pipeline.id: forbidden for pipeline in pipelines if pipeline.notices}
         touched: dict[str, MainspringError | None] = {}
         for wish in plan.missing:
@@ -145,7 +145,7 @@ class Deploying:
         return touched
 
     def _webhooks(self) -> list[WebhookView]:
-        """Of everybody who has pipelines in the folder. Raises Forbidden."""
+        """Webhooks of all tenants that have pipelines in the folder. Raises Forbidden."""
         found = {webhook.id: webhook for tenant in self._tenants for webhook in self._clients(tenant).webhooks()}
         return list(found.values())
 
@@ -161,7 +161,7 @@ class Deploying:
     def _row(
         self, pipeline: Pipeline, line: ApplyLine, told: dict[str, MainspringError | None], gone: Gone | None
     ) -> Deployed:
-        """What became of a pipeline. Its schedules that are gone go now."""
+        """Build the result of a pipeline, after deleting its stale schedules."""
         refusals: list[str] = []
         schedules = {one.name: one.change for one in line.schedules}
         if line.problem is not None:
@@ -175,7 +175,7 @@ class Deploying:
                 refusals.append(str(refusal))
         untold = told.get(pipeline.id)
         if untold is not None:
-            refusals.append(f"nobody is told how runs end: {untold}")
+            refusals.append(f"notifications were not set up: {untold}")
         change = change_of(line.change, schedules, others_changed=pipeline.id in told)
         return Deployed(
             pipeline=pipeline.id,
@@ -187,6 +187,6 @@ class Deploying:
 
 
 def _without_group(row: Deployed, refusal: MainspringError) -> Deployed:
-    """What became of a pipeline whose group could not be defined."""
-    detail = "\n".join(filter(None, [row.detail, f"its group can't be defined: {refusal}"]))
+    """The result of a pipeline whose concurrency group could not be defined."""
+    detail = "\n".join(filter(None, [row.detail, f"its concurrency group was not defined: {refusal}"]))
     return replace(row, change=REFUSED, detail=detail)

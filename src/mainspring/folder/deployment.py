@@ -1,10 +1,10 @@
-"""A folder of pipelines on its way to a server: what the server is given, and what it has no more (FLD-9).
+"""Rules of deploying a folder of pipelines: what to apply, and what is stale on the server (FLD-9).
 
-Pure but for `read_folder`. The folder is read and never written, so whoever deploys it, from wherever, gives the server
-the same: a schedule is called as its pipeline, and not by what a scheduler noted down beside it.
+Pure except `read_folder`. The folder is read and never written, so a deployment is the same from every machine: a
+schedule is named after its pipeline, not after the state file that a scheduler wrote beside it.
 
-What was deployed has a mark, the label `deployed-from` of a job and the note of a webhook. Only what has the mark of
-this folder is ever deleted.
+Deployed jobs have the label `deployed-from`, deployed webhooks have it in their note. Only objects with this folder's
+label are ever deleted.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ _EVENT = "-event"
 
 
 class WebhookPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What follows for who is told."""
+    """Webhooks to create, and webhooks to delete."""
 
     missing: tuple[WebhookRequest, ...]
     stale: tuple[WebhookView, ...]
 
 
 def mark_of(name: str) -> str:
-    """A folder's name as the value of a label."""
+    """Return a folder's name as a label value."""
     return job_name(name)[:LONGEST_MARK].rstrip("-.") or "pipelines"
 
 
 def mark_label(mark: str, *, of_everybody: bool) -> str:
-    """The mark of a folder, as a filter of jobs."""
+    """Return the job filter that matches a folder's label."""
     return f"label.{LABEL}={mark}{' tenant:*' if of_everybody else ''}"
 
 
 def read_folder(root: Path, at: str) -> list[Pipeline]:
-    """Every pipeline below `root`, as workers find it below `at`. Raises InvalidFile, with the flaws of all files."""
+    """Read every pipeline below `root`, which workers have at `at`. Raises InvalidFile with the errors of all files."""
     scanned = scan(root)
     pipelines: dict[str, Pipeline] = {}
     sentences = list(scanned.faults)
@@ -84,7 +84,7 @@ def _read(found: Found, file: str, at: str) -> Pipeline:
 
 
 def item_of(pipeline: Pipeline, mark: str) -> ApplyItem:
-    """What the server is given of a pipeline."""
+    """Return a pipeline as an item of an apply request."""
     job = msgspec.json.decode(pipeline.job, type=dict[str, object])
     labels = job.get("labels")
     job["labels"] = {**(labels if isinstance(labels, dict) else {}), LABEL: mark}
@@ -97,13 +97,13 @@ def item_of(pipeline: Pipeline, mark: str) -> ApplyItem:
 
 
 def pipeline_of(job: JobView, pipelines: Mapping[str, Pipeline]) -> Pipeline | None:
-    """The pipeline of a job that the server has; None if the folder has none. One without a tenant may be anybody's."""
+    """Return the pipeline of a deployed job, or None. A pipeline without a tenant matches a job of any tenant."""
     found = pipelines.get(job.name)
     return found if found is not None and found.tenant in {None, job.tenant} else None
 
 
 def gone_schedules(there: Iterable[ScheduleView], pipeline: Pipeline | None, job: str) -> list[str]:
-    """Those schedules of a job that a deployment made and its file has no more; None: it has no file any more."""
+    """Return the deployed schedules of a job that its file no longer has. `pipeline` is None if the file is gone."""
     wanted = () if pipeline is None else {spec.name for spec in pipeline.schedules}
     ours = {job, job + _EVENT}
     return [one.name for one in there if one.job == job and one.name in ours and one.name not in wanted]
@@ -112,9 +112,9 @@ def gone_schedules(there: Iterable[ScheduleView], pipeline: Pipeline | None, job
 def plan_webhooks(
     pipelines: Sequence[Pipeline], there: Iterable[WebhookView], mark: str, *, prune: bool
 ) -> WebhookPlan:
-    """Who has to be told of runs of these pipelines, and who is told and should not be. Only what has the mark counts.
+    """Plan the webhooks of these pipelines. Only webhooks with this folder's label are considered.
 
-    With `prune` that goes for pipelines that are gone as well.
+    With `prune`, webhooks of removed pipelines are stale too.
     """
     note = webhook_note(mark)
     jobs = {pipeline.id for pipeline in pipelines}
@@ -142,12 +142,12 @@ def _is_as_wished(webhook: WebhookView, wish: WebhookRequest) -> bool:
 
 
 def webhook_note(mark: str) -> str:
-    """The note of a webhook that a deployment made."""
+    """Return the note of a deployed webhook."""
     return f"{LABEL} {mark}"
 
 
 def change_of(job: str, schedules: Mapping[str, str], *, others_changed: bool) -> str:
-    """What became of a pipeline, from what became of its parts."""
+    """Return the change of a pipeline, from the changes of its parts."""
     if job in {"", _CREATED}:
         return job
     parts = {job, *schedules.values()}

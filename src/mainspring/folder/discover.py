@@ -1,8 +1,8 @@
-"""Which directories below a folder are pipelines, and what their files say (FLD-1).
+"""Find the pipelines below a folder, and read their files (FLD-1).
 
 A pipeline is a directory with a `pipeline.yaml`; the folder itself may be one. Hidden directories and those of tools
-are left out, and a link to a directory is not followed, so a walk ends and stays inside. A file that can't be used is
-found all the same, with a fault in the place of its text: it is reported, and the others run.
+are ignored, and symbolic links to directories are not followed, so a walk ends and stays inside. An invalid file is
+found too, with a fault instead of its text: it is reported, and the other pipelines run.
 """
 
 from __future__ import annotations
@@ -24,54 +24,54 @@ ROOT = "."
 """The path of the folder itself."""
 DEEPEST = 16
 MOST_DIRECTORIES = 100_000
-LARGEST_BYTES = 1024 * 1024
+MAX_FILE_BYTES = 1024 * 1024
 
 LONGEST_ID = 115
-"""A schedule's name has 128 characters, of which our endings (`-a1b2c3`, `-event`) take 13."""
+"""A schedule's name has up to 128 characters, of which our suffixes (`-a1b2c3`, `-event`) take 13."""
 
 _LEFT_OUT = frozenset({"node_modules", "__pycache__", "venv"})
 _FALLBACK = "pipeline"
-"""The name of what has no letter that a name can have."""
+"""The name of a directory without a character that is allowed in names."""
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
     """A directory with a pipeline file."""
 
     path: str
-    """Below the folder, with `/`; `.` is the folder itself."""
+    """Relative to the folder, with `/`; `.` is the folder itself."""
     pipeline_id: str
     text: str = ""
     fault: str | None = None
-    """Why there is no text: `is not UTF-8`, .."""
+    """Why the file can't be read: `is not UTF-8`, .."""
 
 
 class Scan(msgspec.Struct, frozen=True, kw_only=True):
-    """What is below a folder."""
+    """The pipelines below a folder."""
 
     found: tuple[Found, ...]
     """Sorted by path."""
     faults: tuple[str, ...] = ()
-    """What was left out, and why."""
+    """What was ignored, and why."""
     unseen: tuple[str, ...] = ()
-    """Paths that could not be looked at: what was there, and below, may be there still. What is always left out (too
-    deep, no text as a name) is not among them.
+    """Paths that could not be read: pipelines at or below them may still exist. Paths that are always ignored (too
+    deep, name not UTF-8) are not included.
     """
 
 
 class Listing(msgspec.Struct, frozen=True, kw_only=True):
-    """A directory that a walk came by."""
+    """A directory visited by a walk."""
 
     path: str
     names: frozenset[str] = frozenset()
-    """Those that the walk was asked to look for."""
+    """Which of the requested names exist in it."""
     fault: str | None = None
-    """Why something is left out here."""
+    """Why something is ignored here."""
     is_unseen: bool = False
-    """It could not be looked at now."""
+    """It could not be read."""
 
 
 def scan(root: Path) -> Scan:
-    """All pipelines below `root`."""
+    """Find all pipelines below `root`."""
     found: list[Found] = []
     faults: list[str] = []
     unseen: list[str] = []
@@ -86,7 +86,7 @@ def scan(root: Path) -> Scan:
 
 
 def read_one(root: Path, directory: str) -> Found | None:
-    """The pipeline in a directory below `root`, by its path there; None if there is none."""
+    """Return the pipeline in a directory, given relative to `root`; None if there is none."""
     if leads_elsewhere(root, directory):
         return None
     try:
@@ -97,16 +97,16 @@ def read_one(root: Path, directory: str) -> Found | None:
 
 
 def leads_elsewhere(root: Path, directory: str) -> bool:
-    """Whether the way from `root` to a directory goes over a link: what is there is not ours to read or to write."""
+    """Whether the path from `root` to a directory contains a symbolic link: nothing there is read or written."""
     below = PurePosixPath(directory)
     return any((root / way).is_symlink() for way in (below, *below.parents) if way != PurePosixPath(ROOT))
 
 
 def pipeline_id(root: Path, directory: str) -> str:
-    """The name of the pipeline in a directory below `root`: that of its job, too.
+    """Return the id of the pipeline in a directory below `root`, which is also the name of its job.
 
-    It is the path in lower case and without accents, with dots for slashes and dashes for what a name can't have. One
-    that is too long is cut, and a digest of the whole keeps it apart from others.
+    It is the path in lower case, without accents, with dots for slashes and hyphens for other characters. A path that
+    is too long is truncated, and a digest of it is appended.
     """
     path = PurePosixPath(root.absolute().name if directory == ROOT else directory)
     name = ".".join(job_name(part) or _FALLBACK for part in path.parts) or _FALLBACK
@@ -117,14 +117,14 @@ def pipeline_id(root: Path, directory: str) -> str:
 
 
 def walk(root: Path, names: frozenset[str]) -> Iterator[Listing]:
-    """Every directory below `root` that may have a pipeline, `root` first, and which of `names` are in it."""
+    """Yield every directory below `root` that may have a pipeline, `root` first, with the `names` that it contains."""
     waiting = [(ROOT, 0)]
     walked = 0
     while waiting:
         path, depth = waiting.pop()
         walked += 1
         if walked > MOST_DIRECTORIES:
-            fault = f"{root} has more than {MOST_DIRECTORIES:,} directories: the rest is left out"
+            fault = f"{root} has more than {MOST_DIRECTORIES:,} directories: the rest is ignored"
             yield Listing(path=ROOT, fault=fault, is_unseen=True)
             return
         try:
@@ -135,22 +135,22 @@ def walk(root: Path, names: frozenset[str]) -> Iterator[Listing]:
             continue
         yield Listing(path=path, names=seen)
         if below and depth == DEEPEST:
-            yield Listing(path=path, fault=f"{root / path} is {DEEPEST} deep: what is below it is left out")
+            yield Listing(path=path, fault=f"{root / path} is {DEEPEST} levels deep: everything below it is ignored")
             continue
         for name in sorted(below, reverse=True):
             if _is_text(name):
                 waiting.append((name if path == ROOT else f"{path}/{name}", depth + 1))
             else:
-                yield Listing(path=path, fault=f"the name of {root / path}/{_shown(name)} is not UTF-8: it is left out")
+                yield Listing(path=path, fault=f"the name of {root / path}/{_shown(name)} is not UTF-8: it is ignored")
 
 
 def is_left_out(name: str) -> bool:
-    """Whether no pipeline is looked for in directories of this name."""
+    """Whether directories of this name are never scanned."""
     return name.startswith(".") or name in _LEFT_OUT
 
 
 def _is_text(name: str) -> bool:
-    """Whether a name can be written in a file or sent: what is not UTF-8 comes with halves of characters."""
+    """Whether a name is UTF-8: Python decodes other bytes to surrogates, which can't be written or sent."""
     return name.isascii() or not any("\ud800" <= character <= "\udfff" for character in name)
 
 
@@ -159,7 +159,7 @@ def _shown(name: str) -> str:
 
 
 def _look(directory: Path, names: frozenset[str]) -> tuple[frozenset[str], list[str]]:
-    """Which of `names` are in a directory, and the directories below it."""
+    """Return which of `names` are in a directory, and its subdirectories."""
     seen: set[str] = set()
     below: list[str] = []
     with os.scandir(directory) as entries:
@@ -172,18 +172,18 @@ def _look(directory: Path, names: frozenset[str]) -> tuple[frozenset[str], list[
 
 
 def _read(root: Path, path: Path) -> str | None:
-    """The text of a pipeline file. A link to another file of the same folder is followed."""
+    """Read a pipeline file. A symbolic link is followed if its target is in the same folder."""
     if path.is_symlink():
         try:
             target = path.resolve(strict=True)
         except (OSError, RuntimeError) as error:
-            raise InvalidFile("is a symbolic link that leads nowhere") from error
+            raise InvalidFile("is a broken symbolic link") from error
         if not target.is_relative_to(root.resolve()):
-            raise InvalidFile(f"is a symbolic link that leaves the folder: to {target}")
+            raise InvalidFile(f"is a symbolic link to {target}, outside the folder")
         path = target
-    data = safe_files.read(path, most_bytes=LARGEST_BYTES)
+    data = safe_files.read(path, most_bytes=MAX_FILE_BYTES)
     try:
         return None if data is None else data.removeprefix(BOM_UTF8).decode()
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
-        raise InvalidFile(f"is not UTF-8: see line {line}") from error
+        raise InvalidFile(f"is not UTF-8, at line {line}") from error

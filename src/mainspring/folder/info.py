@@ -1,4 +1,4 @@
-"""What a folder says of its schedules to those who ask (FLD-7)."""
+"""Public view of a folder's schedules (FLD-7)."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from mainspring.folder.state.records import ScheduleState
 
 
 class RetrySettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How often a run is tried."""
+    """Retry policy of a run."""
 
     max_retries: int = 3
     retry_delay_ms: int = 60_000
 
 
 class WindowSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How late a run may be."""
+    """How late a run may start."""
 
     max_delay_minutes: float | None = None
 
 
 class ScheduleConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The `schedule` of a pipeline file, with what it does not say filled in."""
+    """The `schedule` of a pipeline file, with defaults filled in."""
 
     cron: str | None = None
-    """None: something else starts it."""
+    """None for another kind of trigger."""
     timezone: str | None = None
     enabled: bool = True
     retry_policy: RetrySettings = RetrySettings()
@@ -45,7 +45,7 @@ class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     config: ScheduleConfig
     state: ScheduleState
     trigger: str = ""
-    """When it runs, in words."""
+    """Description of the trigger."""
     next_run_in: int | None = None
     """In milliseconds."""
 
@@ -63,7 +63,7 @@ _JOB = msgspec.json.Decoder(_Job)
 
 
 def config_of(pipeline: Pipeline) -> ScheduleConfig:
-    """What a pipeline file says of its schedule."""
+    """Return the schedule configuration of a pipeline file."""
     if not pipeline.schedules:
         return ScheduleConfig(enabled=False)
     return _config(pipeline.schedules[0], next(iter(_JOB.decode(pipeline.job).tasks), _Tries()))

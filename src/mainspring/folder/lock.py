@@ -1,23 +1,23 @@
 """`.scheduler.lock`: one scheduler per folder (FLD-4).
 
-Two things hold a folder. The kernel's lock on the file says whether the holder lives: while it is held, the folder is
-taken, however old the heartbeat (the holder may be stopped, or its machine may have slept). The kernel of another
-machine may know nothing of it, so the heartbeat in the file counts as well, for a minute.
+A folder is locked in two ways. The kernel lock on the file shows that the holder is alive: while it is held, the folder
+is locked, however old the heartbeat (the holder may be stopped, or its machine suspended). The kernel of another
+machine may not see that lock, so a heartbeat in the file, at most a minute old, also counts.
 
-    kernel's lock    the file is of       heartbeat    the folder is
-    held             anybody              any          taken
-    free             this host            any          free: its holder is dead
-    free             another host         young        taken
-    free             another host         old          free
-    free             nobody (garbage)     none         free
+    kernel lock    written by           heartbeat    the folder is
+    held           any host             any          locked
+    free           this host            any          free: the holder is dead
+    free           another host         recent       locked
+    free           another host         stale        free
+    free           unknown (garbage)    none         free
 
-Where the file system has no kernel's locks, the process with the number in the file decides for this host.
+On a file system without kernel locks, this host checks the process id in the file instead.
 
-1. The file is made whole under another name and linked into place: a process that is killed leaves no half file.
-2. A heartbeat is one write of always the same length into the same file: the lock is on the file, not on its name.
-3. Only who has the kernel's lock of a file, and finds that file under the name, removes it. So of two that want a free
-   folder one gets it.
-4. The file is never opened through a link, and no child process inherits it.
+1. The file is written under another name and linked into place: a killed process leaves no partial file.
+2. A heartbeat is one write of constant length into the same file: the lock is on the file, not on its name.
+3. Only a process that holds the kernel lock of the file at this path removes it. So of two processes that race for a
+   free folder, one wins.
+4. The file is never opened through a symbolic link, and child processes do not inherit it.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ from mainspring.protocol.ids import entropy
 STALE_SECONDS = 60.0
 
 _LENGTH = 1024
-"""Of the file: more than any record takes, filled up with spaces."""
+"""Size of the file: larger than any record, padded with spaces."""
 _MOST_TRIES = 100
 _WITHOUT_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
-"""What a file system answers that has no kernel locks."""
+"""Errors of a file system without kernel locks."""
 _UNSURE = timedelta(seconds=2)
-"""How far the start of a process, as the system knows it, and the time that it wrote may be apart."""
+"""Allowed difference between a process's start time and the time in its record."""
 
 log = structlog.get_logger()
 
@@ -67,44 +67,44 @@ class FolderLock:
         self._has_kernel_locks = True
 
     def acquire(self) -> None:
-        """Take the folder. Raises SchedulerLockError, with who has it, or Refused if there can be no lock here."""
+        """Lock the folder. Raises SchedulerLockError, which names the holder, or Refused if locking is impossible."""
         if self._file is not None:
-            raise RuntimeError("this lock is held already")
+            raise RuntimeError("this lock is already held")
         for _ in range(_MOST_TRIES):
             self._clear()
             if self._make():
                 self._sweep()
                 return
-        raise SchedulerLockError(f"{self._path} changes hands all the time")
+        raise SchedulerLockError(f"{self._path} is contended: other schedulers keep taking it")
 
-    def beat(self) -> bool:
-        """Say that we live. False: the lock is not ours any more, and we must stop at once."""
+    def renew(self) -> bool:
+        """Write a heartbeat. False: the lock was lost, and the scheduler must stop at once."""
         if self._file is None or self._record is None or not self._is_ours():
             return False
         self._record = msgspec.structs.replace(self._record, heartbeat=self._clock.wall())
         try:
             _write(self._file, self._record)
         except OSError as error:
-            # The next one may work. Meanwhile another host may take the folder, which the next look at it tells us.
+            # Retried with the next heartbeat. If another host takes the folder meanwhile, that heartbeat detects it.
             log.warning("lock.no_heartbeat", path=str(self._path), error=error.strerror)
         return True
 
     def release(self) -> None:
-        """Give the folder back. Does nothing if it was lost, or never taken."""
+        """Unlock the folder. Does nothing if the lock was lost or never acquired."""
         if self._file is None:
             return
         try:
             if self._is_ours():
                 self._path.unlink(missing_ok=True)
         except OSError as error:
-            # The kernel's lock ends with us all the same, so on this host nobody has to wait.
+            # The kernel releases its lock anyway, so no process on this host has to wait.
             log.warning("lock.not_removed", path=str(self._path), error=error.strerror)
         finally:
             os.close(self._file)
             self._file = self._record = None
 
     def _clear(self) -> None:
-        """Remove the lock of somebody who is gone. Raises SchedulerLockError if they are not."""
+        """Remove a stale lock. Raises SchedulerLockError if its holder is alive."""
         file = self._open()
         if file is None:
             return
@@ -125,7 +125,7 @@ class FolderLock:
             os.close(file)
 
     def _make(self) -> bool:
-        """Make the lock ours; False if somebody was quicker."""
+        """Create the lock; False if another process was faster."""
         now = self._clock.wall()
         record = LockRecord(pid=os.getpid(), hostname=_hostname(), started_at=now, heartbeat=now)
         new = self._path.with_name(f"{LOCK_FILE}.{entropy():016x}.new")
@@ -144,21 +144,21 @@ class FolderLock:
             os.close(file)
             raise self._unusable(error) from error
         finally:
-            with contextlib.suppress(OSError):  # what is left is swept away by the next holder
+            with contextlib.suppress(OSError):  # the next holder removes leftovers
                 new.unlink()
         self._file, self._record = file, record
         return True
 
     def _open(self) -> int | None:
-        """The file under our name; None if there is none."""
+        """Open the lock file; None if there is none."""
         flags = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         try:
             try:
                 file = os.open(
                     self._path, os.O_RDWR | flags
-                )  # a kernel's lock over a network asks for the right to write
+                )  # a kernel lock on a network file system needs write access
             except (PermissionError, IsADirectoryError):
-                file = os.open(self._path, os.O_RDONLY | flags)  # enough to see who has it
+                file = os.open(self._path, os.O_RDONLY | flags)  # enough to read the holder
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -171,7 +171,7 @@ class FolderLock:
         return file
 
     def _lock(self, file: int) -> bool:
-        """Take the kernel's lock on a file; False if somebody has it. Where there are no such locks, nobody has."""
+        """Take the kernel lock on a file; False if it is held. True where the file system has no such locks."""
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -203,17 +203,17 @@ class FolderLock:
                 return False
             record = _read(self._file)
         except OSError as error:
-            # The disk does not answer, which says nothing about who has the lock: the next look decides.
+            # A disk error does not tell who holds the lock: the next heartbeat checks again.
             log.warning("lock.not_seen", path=str(self._path), error=error.strerror)
             return True
         return record is not None and _same_holder(record, self._record)
 
     def _is_fresh_elsewhere(self, record: LockRecord) -> bool:
-        """Another host has it, and was heard of lately. One whose clock is ahead of ours counts as fresh."""
+        """Whether another host wrote a recent heartbeat. One in the future (clock skew) counts as recent."""
         return record.hostname != _hostname() and self._clock.wall() - record.heartbeat < self._stale
 
     def _is_alive_here(self, record: LockRecord) -> bool:
-        """A process of this host has it. Only where the kernel can't tell."""
+        """Whether a live process of this host holds it. Only checked without kernel locks."""
         if self._has_kernel_locks or record.hostname != _hostname() or record.pid == os.getpid():
             return False
         return _lives(record)
@@ -221,20 +221,20 @@ class FolderLock:
     def _taken(self, record: LockRecord | None) -> SchedulerLockError:
         if record is None:
             return SchedulerLockError(
-                f"another scheduler has {self._root}: who, {self._path} does not say\nhint: `fuser {self._path}` does"
+                f"another scheduler has {self._root}; {self._path} is unreadable\nhint: try `fuser {self._path}`"
             )
         silent = max(0, round((self._clock.wall() - record.heartbeat).total_seconds()))
         if record.hostname != _hostname():
             left = max(1, round(self._stale.total_seconds()) - silent)
-            hint = f"stop it there. If that machine is gone, wait {left} s, or delete {self._path}"
+            hint = f"stop it there; if that machine is gone, wait {left} s or delete {self._path}"
         elif silent > self._stale.total_seconds():
             pid = record.pid
-            hint = f"it is stopped or hangs: continue it with `kill -CONT {pid}`, or end it with `kill -9 {pid}`"
+            hint = f"it is suspended or hung: continue it with `kill -CONT {pid}`, or kill it with `kill -9 {pid}`"
         else:
             hint = f"use that one, or stop it with `kill {record.pid}`"
         return SchedulerLockError(
             f"another scheduler has {self._root}: process {record.pid} on {record.hostname}, since "
-            f"{_said(record.started_at)}, last heard of {silent} s ago ({_said(record.heartbeat)})\nhint: {hint}"
+            f"{_said(record.started_at)}, last heartbeat {silent} s ago ({_said(record.heartbeat)})\nhint: {hint}"
         )
 
     def _unusable(self, error: OSError) -> Refused:
@@ -242,20 +242,20 @@ class FolderLock:
             return Refused(f"{self._root} is not a directory")
         if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
             return Refused(
-                f"{self._root} can't be written to ({error.strerror}): a scheduler keeps its lock and its state there\n"
-                "hint: give this user the right to write, or copy the folder"
+                f"{self._root} is not writable ({error.strerror}): a scheduler keeps its lock and state files there\n"
+                "hint: give this user write permission, or copy the folder"
             )
-        return Refused(f"{self._path} can't be used as a lock: {error.strerror}")
+        return Refused(f"can't lock {self._path}: {error.strerror}")
 
     def _sweep(self) -> None:
-        """Remove what killed processes left beside the lock. One that somebody is at just now makes them try again."""
+        """Remove temporary files of killed processes. A live process whose file is removed retries."""
         for left in self._root.glob(f"{LOCK_FILE}.*.new"):
-            with contextlib.suppress(OSError):  # it does no harm
+            with contextlib.suppress(OSError):  # leftovers are harmless
                 left.unlink()
 
 
 def is_held(root: Path, now: datetime) -> bool:
-    """Whether a scheduler seems to run a folder, for somebody who only looks: the lock is left alone."""
+    """Whether a scheduler seems to run the folder. Read-only: the lock is not touched."""
     try:
         data = safe_files.read(root / LOCK_FILE, most_bytes=_LENGTH)
     except InvalidFile:
@@ -269,18 +269,18 @@ def is_held(root: Path, now: datetime) -> bool:
 
 
 def _lives(record: LockRecord) -> bool:
-    """Whether the process that wrote this, on this host, is still there."""
+    """Whether the process that wrote a record on this host is alive."""
     try:
         process = psutil.Process(record.pid)
         began, is_over = process.create_time(), process.status() == psutil.STATUS_ZOMBIE
     except psutil.Error:
         return False
-    # A process that began after the lock was taken has only the same number.
+    # A process that started after the lock was taken is another one with the same id.
     return not is_over and began <= (record.started_at + _UNSURE).timestamp()
 
 
 def _publish(new: Path, path: Path) -> None:
-    """Give a file the name `path`, if nobody has it."""
+    """Move a file to `path`, unless that exists."""
     try:
         os.link(new, path, follow_symlinks=False)
     except FileExistsError:
@@ -288,7 +288,7 @@ def _publish(new: Path, path: Path) -> None:
     except OSError as error:
         if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK):
             raise
-        # A file system without hard links. Two that are here at the same moment: the first sees its lock replaced.
+        # A file system without hard links. If two processes race here, the first detects that its lock was replaced.
         if os.path.lexists(path):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from error
         new.rename(path)
@@ -301,7 +301,7 @@ def _write(file: int, record: LockRecord) -> None:
 
 
 def _read(file: int) -> LockRecord | None:
-    """What a lock says; None if that is no record."""
+    """Read a lock's record; None if it is not one."""
     return _decode(os.pread(file, _LENGTH + 1, 0))
 
 
@@ -326,12 +326,12 @@ def _said(at: datetime) -> str:
 
 
 def _not_a_file(path: Path, what: str) -> Refused:
-    return Refused(f"{path} is {what}, and a lock is a file of its own\nhint: look at it, and delete it")
+    return Refused(f"{path} is {what}; the lock must be a regular file\nhint: check it, then delete it")
 
 
 def _say_taken_over(path: Path, record: LockRecord | None) -> None:
     if record is None:
-        log.warning("lock.taken_over", path=str(path), because="it says nothing that we can read")
+        log.warning("lock.taken_over", path=str(path), because="its record is unreadable")
     else:
         log.info(
             "lock.taken_over",

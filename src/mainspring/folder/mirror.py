@@ -1,11 +1,11 @@
-"""What became of the schedules of a folder, from the server into their state files, and on to those who listen.
+"""Mirror runs and schedules from the server to the state files, and emit events.
 
-    told in process ──► notes ──► the server is asked ──► counted ──► the state file ──► events
+    change notification ──► note ──► query the server ──► count ──► state file ──► events
 
-1. A note costs nothing; many about one schedule or run are answered by one look.
-2. What is asked is what is durable: a note that comes too early is followed by another.
-3. Events come after the state file, so who hears of a run finds it there.
-4. A request that fails because the server stops is no error: the note stays, and the next start counts the run.
+1. A note is cheap; many notes about one schedule or run cause one query.
+2. Queries return durable state: a note that comes too early is followed by another.
+3. Events follow the state file, so a listener finds the run in it.
+4. A request that fails because the server stops is not an error: the note stays, and the next start counts the run.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ from mainspring.protocol.rest.schedules import ScheduleView
 log = structlog.get_logger()
 
 MOST_TASKS = 1_000
-"""Of a run, that are looked at for its error and its outputs."""
+"""Tasks of a run that are read for its error and its outputs."""
 LISTED_AT = 20
-"""So many schedules are not asked for one by one."""
+"""From this many schedules on, they are listed instead of fetched one by one."""
 MOST_UNWATCHED = 100
-"""Runs of one schedule that ended while nobody watched."""
+"""Runs of one schedule that are counted after a restart."""
 _AT_ONCE = 8
 _GATHER_SECONDS = 0.03
-"""Short runs begin and end within it: one look instead of two."""
+"""Short runs start and end within it: one query instead of two."""
 _AGAIN_SECONDS = 1.0
 _OVERDUE_SECONDS = 0.2
 _MARGIN = timedelta(minutes=1)
 
 
 class Mirror:
-    """Keeps the state files of a folder as the server says."""
+    """Keeps the state files of a folder in sync with the server."""
 
     def __init__(
         self, root: Path, client: AsyncClient, clock: Clock, tell: Callable[[FolderEvent], None], most_history: int
@@ -63,44 +63,44 @@ class Mirror:
         """By scheduleId."""
         self._by_server_id: dict[str, Live] = {}
         self._runs: dict[str, dict[str, None]] = {}
-        """Runs to look at, by the server's id of their schedule."""
+        """Runs to query, by the server's id of their schedule."""
         self._touched: set[str] = set()
         self._wake = asyncio.Event()
         self._looking = asyncio.Lock()
         self.is_unsaved = False
-        """Something was counted since somebody last set this to false."""
+        """A run was counted since the index was last written."""
 
     # notes
 
     def note_run(self, schedule: str, run: str) -> None:
-        """Something became of a run. `schedule` is the server's id of it."""
+        """Note that a run changed. `schedule` is the server's id."""
         self._runs.setdefault(schedule, {})[run] = None
         self._wake.set()
 
     def note_schedules(self, schedules: Iterable[str]) -> None:
-        """Something became of schedules."""
+        """Note that schedules changed."""
         self._touched.update(schedules)
         self._wake.set()
 
-    # what there is
+    # tracked schedules
 
     def add(self, live: Live) -> None:
-        """Look after a schedule from now on."""
+        """Start tracking a schedule."""
         self.lives[live.schedule_id] = live
 
     def remove(self, schedule_id: str) -> Live | None:
-        """Look after it no more."""
+        """Stop tracking a schedule."""
         live = self.lives.pop(schedule_id, None)
         for server_id in [one for one, its in self._by_server_id.items() if its is live]:
             del self._by_server_id[server_id]
         return live
 
     def forget(self, server_id: str) -> None:
-        """A schedule of the server is nobody's any more."""
+        """Drop a server schedule that is no longer tracked."""
         self._by_server_id.pop(server_id, None)
 
     def take(self, view: ScheduleView) -> Live | None:
-        """What the server says of a schedule; whose it is, if it is of this folder."""
+        """Record the server's view of a schedule; return the tracked schedule, if it is of this folder."""
         live = self.lives.get(view.name) or self.lives.get(view.name.removesuffix("-event"))
         if live is not None and view.name in live.names:
             live.views[view.name] = view
@@ -108,7 +108,7 @@ class Mirror:
         return live
 
     def write(self, live: Live, *, on_disk: ScheduleState | None) -> None:
-        """Let the state file of a schedule say how things are, if it does not (`on_disk`)."""
+        """Write the state file of a schedule, if it differs from `on_disk`."""
         live.shown = live.now()
         if live.shown != on_disk:
             self.is_unsaved = True
@@ -118,7 +118,7 @@ class Mirror:
     # the work
 
     async def work(self) -> None:
-        """Follow the notes, until cancelled."""
+        """Process notes, until cancelled."""
         while True:
             await self._wait()
             await self._clock.sleep(_GATHER_SECONDS)
@@ -128,18 +128,18 @@ class Mirror:
                 log.debug("folder.server_unavailable", error=str(error))
                 await self._clock.sleep(_AGAIN_SECONDS)
             except MainspringError:
-                # What was noted is lost for the state files, not for the server: the next note brings it along.
+                # The notes are lost for the state files, not on the server: the next note catches up.
                 log.exception("folder.not_mirrored")
 
     async def settle(self) -> None:
-        """Follow the notes that there are. Raises Unavailable; then they are still there."""
+        """Process all pending notes. Raises Unavailable, and keeps the notes."""
         async with self._looking:
             runs, self._runs = self._runs, {}
             touched, self._touched = self._touched, set()
             try:
                 await self._look(touched, runs)
             except (Unavailable, asyncio.CancelledError):
-                # Looked at again when the server is there, or by the next process.
+                # Retried when the server is available, or by the next process.
                 self.note_schedules(touched)
                 for schedule, ids in runs.items():
                     for run in ids:
@@ -147,7 +147,7 @@ class Mirror:
                 raise
 
     async def _wait(self) -> None:
-        """Wait for a note, or until a try is due that nobody tells us of."""
+        """Wait for a note, or until a retry is due, for which there is no notification."""
         due = [running.due_at for live in self.lives.values() for running in live.running.values() if running.due_at]
         now = self._clock.wall()
         left = max((min(due) - now).total_seconds(), _AGAIN_SECONDS) + _OVERDUE_SECONDS if due else None
@@ -183,11 +183,11 @@ class Mirror:
             if isinstance(error, Unavailable):
                 raise error
             if error is not None:
-                # Of this schedule something is not in its state file; the others are, and it is with its next run.
+                # This schedule's state file misses a change until its next run; the others are up to date.
                 log.error("folder.not_mirrored", exc_info=error)
 
     async def read_schedules(self, server_ids: Sequence[str]) -> None:
-        """Hear how these schedules are by now."""
+        """Fetch these schedules."""
         if len(server_ids) >= LISTED_AT:
             async for view in self._client.schedules():
                 self.take(view)
@@ -199,7 +199,7 @@ class Mirror:
                 log.debug("folder.schedule_gone", schedule=server_id)
 
     async def _follow(self, live: Live, ids: Iterable[str]) -> None:
-        """Look at runs of a schedule, and say what became of them."""
+        """Fetch runs of a schedule, and record their changes."""
         events: list[FolderEvent] = []
         for run_id in ids:
             try:
@@ -209,7 +209,7 @@ class Mirror:
         self._say(live, events)
 
     def _say(self, live: Live, events: Iterable[FolderEvent]) -> None:
-        """Write the state file, and then tell, unless the schedule has gone meanwhile."""
+        """Write the state file, then emit the events, unless the schedule was removed meanwhile."""
         if self.lives.get(live.schedule_id) is live:
             was = live.shown
             self.write(live, on_disk=was)
@@ -217,7 +217,7 @@ class Mirror:
                 self._tell(event)
 
     async def _follow_run(self, live: Live, run: RunView) -> list[FolderEvent]:
-        """Note what became of a run; the events that follow."""
+        """Record the changes of a run; return its events."""
         is_over = state_view.is_over(run)
         running = live.running.get(run.id)
         if live.has_counted(run):
@@ -242,7 +242,7 @@ class Mirror:
         return events
 
     def _count(self, live: Live, run: RunView, outcome: Outcome) -> FolderEvent:
-        """Count a run that is over, and keep its result; the event of its end."""
+        """Count a finished run, and write its result file; return its final event."""
         directory = self._root / live.path
         record = state_view.record_of(run, outcome)
         is_here = not discover.leads_elsewhere(self._root, live.path)
@@ -254,16 +254,16 @@ class Mirror:
         live.tally = state_view.count(live.tally, run, record, most=self._most)
         return _end(live, run, result_of(run, outcome, record))
 
-    # what nobody watched
+    # runs that ended while no scheduler was running
 
     async def look_back(self, live: Live) -> None:
-        """Note the runs of a schedule that began before we knew that it is ours."""
+        """Note the runs of a schedule from before it was tracked."""
         for server_id in [one for one, its in self._by_server_id.items() if its is live]:
             async for run in self._client.runs(q=f"schedule:{server_id}", limit=MOST_UNWATCHED):
                 self.note_run(server_id, run.id)
 
     async def catch_up(self, since: datetime | None) -> None:
-        """Count what ended while nobody watched. What had ended `since` then is known; None: nothing is."""
+        """Count runs that ended while no scheduler was running, `since` the last saved index, or all if None."""
         found = await self._unwatched(since)
         for live in list(self.lives.values()):
             async with self._looking:
@@ -300,7 +300,7 @@ class Mirror:
 
 
 def result_of(run: RunView, outcome: Outcome, record: RunRecord) -> PipelineExecutionResult:
-    """What became of a run, for those who asked for it."""
+    """Return the result of a run."""
     return PipelineExecutionResult(
         run_id=run.id,
         success=record.success,
@@ -314,16 +314,16 @@ def result_of(run: RunView, outcome: Outcome, record: RunRecord) -> PipelineExec
 
 
 def _held(live: Live, run: RunView, outcome: Outcome) -> Warned:
-    act = f"look with `mainspring show {run.id}`, then `mainspring resume {run.id}` or `mainspring cancel {run.id}`"
-    return Warned(message=f"{live.pipeline_id} can't go on by itself: {outcome.error}; {act}")
+    act = f"check `mainspring show {run.id}`, then `mainspring resume {run.id}` or `mainspring cancel {run.id}`"
+    return Warned(message=f"{live.pipeline_id} is paused and needs manual action: {outcome.error}; {act}")
 
 
 def _given_up(live: Live, was: ScheduleState) -> list[FolderEvent]:
-    """What is to be said of a schedule that was taken out of use although its file wants it."""
+    """Return a warning if a schedule was disabled although its file enables it."""
     view = live.views.get(live.schedule_id)
     if not was.enabled or live.shown.enabled or view is None or not live.config.enabled:
         return []
-    message = f"{live.pipeline_id} was disabled: {view.because}. Go on with: mainspring resume {live.pipeline_id}"
+    message = f"{live.pipeline_id} was disabled: {view.because}. To resume: mainspring resume {live.pipeline_id}"
     return [Warned(message=message)]
 
 
@@ -351,7 +351,7 @@ def _end(live: Live, run: RunView, result: PipelineExecutionResult) -> FolderEve
 
 
 def _last_error(outcome: Outcome, tasks: Sequence[TaskView]) -> str:
-    """Why the latest try failed, also when the next one has begun."""
+    """The error of the latest failed attempt, even if the next attempt has started."""
     if outcome.error is not None:
         return outcome.error
-    return next((error for task in tasks if (error := state_view.error_of(task)) is not None), "a try failed")
+    return next((error for task in tasks if (error := state_view.error_of(task)) is not None), "an attempt failed")

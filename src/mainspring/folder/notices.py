@@ -1,6 +1,6 @@
-"""Who is told how the runs of a pipeline end: its `notify`, as webhooks on the server.
+"""`notify` of pipelines, as webhooks on the server.
 
-A webhook of ours is known by its note, `folder:<scheduleId>:<number>`. Those of other people are left alone.
+A folder's webhooks have the note `folder:<scheduleId>:<number>`. Other webhooks are not touched.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Notices:
         """By scheduleId and note."""
 
     async def load(self) -> None:
-        """Hear which there are."""
+        """Fetch the existing webhooks."""
         self._there = {}
         async for view in self._client.webhooks():
             if view.note.startswith(_OURS):
@@ -36,11 +36,11 @@ class Notices:
                 self._there.setdefault(key, {})[view.note] = view
 
     def strangers(self, known: Iterable[str]) -> list[str]:
-        """Of whom there are webhooks and nothing else any more."""
+        """Keys that have webhooks, but no schedule or pipeline any more."""
         return [key for key in self._there if key not in set(known)]
 
     async def follow(self, key: str, pipeline: Pipeline | None) -> list[str]:
-        """Let the webhooks of a pipeline be as its file says; what can't be is told. None: it is gone."""
+        """Sync the webhooks of a pipeline (None: it was removed); return warnings for those that were refused."""
         there = self._there.pop(key, {})
         wanted = {} if pipeline is None else _wanted(key, pipeline)
         kept: dict[str, WebhookView] = {}
@@ -49,7 +49,7 @@ class Notices:
             try:
                 kept[note] = await self._put(wish, there.pop(note, None))
             except Refused as refused:
-                warnings.append(f"{pipeline.file if pipeline else key}: notify can't be used: {refused}")
+                warnings.append(f"{pipeline.file if pipeline else key}: invalid notify: {refused}")
         for view in there.values():
             await self._delete(view)
         if kept:

@@ -1,16 +1,16 @@
-"""Which directory is which schedule, and what the server is to be told. Pure (FLD-3).
+"""Match directories to schedules, and plan the changes on the server. Pure (FLD-3).
 
-    a directory's state file names a schedule ─┬─ that we know here               the same
-                                               ├─ that we know elsewhere ─┬─ where its pipeline.yaml still is   a copy
-                                               │                          └─ where there is none any more       moved
-                                               └─ that we do not know             imported, or taken up again
-    it names none ─┬─ but we know one here, or the server has one for its job      recreated
-                   └─ otherwise                                                    new
+    the state file names a schedule ─┬─ indexed at this path                                                 same
+                                     ├─ indexed at another path ─┬─ which still has its pipeline.yaml        copy
+                                     │                           └─ which has none                           moved
+                                     └─ not in the index                                     imported or restored
+    it names none ─┬─ but the index has one at this path, or the server one for its job                  recreated
+                   └─ otherwise                                                                                new
 
-1. No schedule belongs to two directories, and none to nobody: what nobody claims is deleted.
-2. A file that can't be used changes nothing: what is known of its directory stays as it is, on the server too.
-3. What the server was given last is not given again, unless the server does not have it.
-4. What was below a directory that can't be looked at is not gone: it stays as it is.
+1. A schedule belongs to exactly one directory. One that no directory claims is deleted.
+2. An invalid file changes nothing: the schedule of its directory stays unchanged, on the server too.
+3. A definition that was applied is not applied again, unless the server does not have it.
+4. Pipelines below an unreadable directory are not removed: they stay unchanged.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from mainspring.folder.state.records import PIPELINE_FILE, STATE_FILE
 
 _OURS = re.compile(r"(?P<id>(?P<job>.+)-[0-9a-f]{6})(?:-event)?")
 _UNSCHEDULED = "job:"
-"""Before the id of a pipeline that has no schedule: no schedule can be called so."""
+"""Prefix of the keys of pipelines without a schedule: not a valid schedule name."""
 
 
 class Kind(StrEnum):
-    """How a directory came to its schedule."""
+    """How a directory was matched to its schedule."""
 
     SAME = "same"
     NEW = "new"
     MOVED = "moved"
     COPY = "copy"
     RECREATED = "recreated"
-    """Its state file was missing, or could not be used."""
+    """Its state file was missing or invalid."""
     IMPORTED = "imported"
-    """Its state file is all that is known."""
+    """Known only from its state file."""
     RESTORED = "restored"
-    """From the archive: its schedule was taken away, and came back."""
+    """Its schedule was removed and added again: the archived state file was restored."""
 
 
 ADDED = frozenset({Kind.NEW, Kind.COPY, Kind.IMPORTED, Kind.RESTORED})
@@ -60,33 +60,33 @@ class Directory(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     pipeline_id: str
     pipeline: Pipeline | None
-    """None: its file can't be used."""
+    """None: its file is invalid."""
     claim: str | None = None
     """The schedule that its state file names."""
     claimed_as: str = ""
     """The pipeline that its state file names."""
     state_fault: str = ""
-    """Why its state file can't be used."""
+    """Why its state file is invalid."""
     is_restored: bool = False
     """Its state file was in the archive until now."""
 
     @property
     def is_scheduled(self) -> bool:
-        """Whether it has a schedule, as far as can be read."""
+        """Whether it has a valid file with a schedule."""
         return self.pipeline is not None and bool(self.pipeline.schedules)
 
 
 class World(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is known."""
+    """Input of reconciliation: the directories, the index, and what the server has."""
 
     directories: Sequence[Directory]
     known: Mapping[str, Known]
-    """By scheduleId, and by `unscheduled(..)` for pipelines that have none."""
+    """By scheduleId, or by `unscheduled(..)` for pipelines without a schedule."""
     on_server: Mapping[str, str] | None = None
-    """The job of each schedule that the server has, by its name; None: what we gave it is there."""
+    """The job of each schedule on the server, by name; None: everything that was applied is there."""
     jobs_on_server: frozenset[str] | None = None
     unseen: tuple[str, ...] = ()
-    """Paths that could not be looked at."""
+    """Paths that could not be read."""
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,69 +100,69 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What the server is to be told of a pipeline."""
+    """A definition to apply on the server."""
 
     identity: Identity
     pipeline: Pipeline
     digest: str
     names: tuple[str, ...]
-    """Of its schedules there."""
+    """Names of its schedules on the server."""
     is_missing: bool
-    """The server has none of them: what was due meanwhile may have to be made up for."""
+    """The server has none of them: missed windows may have to run."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What follows, in the order in which it is to be done."""
+    """Changes to make, in this order."""
 
     identities: tuple[Identity, ...] = ()
-    """Of every directory that can be used. What is known and neither here nor in `forgotten` stays as it is."""
+    """Every directory with a valid file. An index entry neither here nor in `forgotten` stays unchanged."""
     adopted: tuple[Identity, ...] = ()
-    """Of directories whose file can't be used, and whose schedule only the server knows: it goes on as it is."""
+    """Directories with an invalid file, whose schedule only the server has: it stays unchanged."""
     wanted: tuple[Wanted, ...] = ()
     dropped_schedules: tuple[str, ...] = ()
     dropped_jobs: dict[str, str | None] = {}
     """With their tenants, where files named them."""
     forgotten: tuple[str, ...] = ()
-    """Schedules that we know no more."""
+    """Keys to remove from the index."""
     archived: tuple[str, ...] = ()
-    """Paths whose state file is put aside: the pipeline is there, its schedule is not."""
+    """Paths whose state file is archived: the pipeline exists, its schedule was removed."""
     deserted: tuple[str, ...] = ()
-    """Paths whose state file goes: the pipeline is gone."""
+    """Paths whose state file is deleted: the pipeline was removed."""
     twins: dict[str, str] = {}
-    """Paths that are not used, with the path of the one that has the same id."""
+    """Paths that are ignored, with the path of the pipeline that has the same id."""
     warnings: tuple[str, ...] = ()
 
 
 def unscheduled(pipeline_id: str) -> str:
-    """By what a pipeline without a schedule is known."""
+    """Return the key of a pipeline without a schedule."""
     return f"{_UNSCHEDULED}{pipeline_id}"
 
 
 def is_schedule(key: str) -> bool:
-    """Whether something that is known has a schedule."""
+    """Whether a key is that of a schedule."""
     return not key.startswith(_UNSCHEDULED)
 
 
 def new_schedule_id(pipeline_id: str, taken: Iterable[str], random: Random) -> str:
-    """An id for the schedule of a pipeline."""
+    """Return a new schedule id for a pipeline."""
     while (made := f"{pipeline_id}-{random.getrandbits(24):06x}") in taken:
         pass
     return made
 
 
 def definitions(pipeline: Pipeline, schedule_id: str) -> list[tuple[str, bytes]]:
-    """The schedules of a pipeline as the server is told of them: names and texts."""
+    """Return the schedules of a pipeline as applied on the server: names and definitions."""
     named = [replace(spec, name=_name(spec, pipeline, schedule_id)) for spec in pipeline.schedules]
     return [(spec.name, encode_schedule(_stored(spec))) for spec in named]
 
 
 def reconcile(world: World, random: Random) -> Plan:
-    """What follows from what is there."""
+    """Plan the changes for a snapshot."""
     return _Reconciler(world, random).plan()
 
 
 class _Reconciler:
-    """One look at the world."""
+    """One reconciliation."""
 
     def __init__(self, world: World, random: Random) -> None:
         self._world = world
@@ -200,7 +200,7 @@ class _Reconciler:
         )
 
     def _owners(self, directories: Sequence[Directory]) -> dict[str, str]:
-        """To which path each schedule belongs that some directory claims, by its file or by where it is."""
+        """Return the path that owns each claimed schedule, by state file or by location."""
         claimants: dict[str, list[Directory]] = {}
         for one in directories:
             if (claim := self._claim(one)) is not None:
@@ -214,7 +214,7 @@ class _Reconciler:
         return owners
 
     def _claim(self, one: Directory) -> str | None:
-        """The schedule that a directory says is its own, or that we know to be."""
+        """Return the schedule that a directory's state file names, or else the indexed one."""
         if one.claim is not None:
             return one.claim
         here = self._at.get(one.path)
@@ -223,7 +223,7 @@ class _Reconciler:
         return None
 
     def _identify(self, one: Directory, owners: Mapping[str, str]) -> Identity | None:
-        """Who a directory is; None for one that can't be used: what is known of it is kept."""
+        """Return a directory's identity; None for an invalid one, whose index entry is kept."""
         claim = self._claim(one)
         is_owner = claim is not None and owners[claim] == one.path
         if one.pipeline is None:
@@ -238,23 +238,23 @@ class _Reconciler:
         made = new_schedule_id(one.pipeline_id, self._taken, self._random)
         self._taken.add(made)
         if one.state_fault:
-            self._warnings.append(f"{one.path}/{STATE_FILE} can't be used: {one.state_fault}. It is begun anew")
+            self._warnings.append(f"{one.path}/{STATE_FILE} is invalid: {one.state_fault}. A new one was created")
         if claim is not None:
             origin = f"{owners[claim]}/{PIPELINE_FILE}"
-            self._warnings.append(f"{one.path} is a copy of {origin}: it gets a schedule of its own, {made}")
+            self._warnings.append(f"{one.path} is a copy of {origin}; its new schedule is {made}")
         return self._made(one, made, Kind.NEW if claim is None else Kind.COPY)
 
     def _kind(self, one: Directory, claim: str) -> Kind:
         if one.claim is None:
-            why = f"can't be used: {one.state_fault}" if one.state_fault else "is missing"
-            self._warnings.append(f"{one.path}/{STATE_FILE} {why}. It is made again from what is known")
+            why = f"is invalid: {one.state_fault}" if one.state_fault else "is missing"
+            self._warnings.append(f"{one.path}/{STATE_FILE} {why}. It was recreated from the index")
             return Kind.RECREATED
         if claim not in self._known:
             return Kind.RESTORED if one.is_restored else Kind.IMPORTED
         return Kind.SAME if self._known[claim].path == one.path else Kind.MOVED
 
     def _orphan_for(self, pipeline_id: str, owners: Mapping[str, str]) -> str | None:
-        """A schedule that only the server knows, and that is for this pipeline."""
+        """Return a schedule of this pipeline that only the server has."""
         for orphan, job in self._orphans.items():
             if job == pipeline_id and orphan not in owners and orphan not in self._kept:
                 return orphan
@@ -277,7 +277,7 @@ class _Reconciler:
             self._adopted.append(Identity(path=one.path, pipeline_id=job, schedule_id=claim, kind=Kind.IMPORTED))
 
     def _wanted(self, identity: Identity, one: Directory) -> Wanted | None:
-        """What the server is to be told of a directory; None if it has been."""
+        """Return the definition to apply for a directory; None if it is up to date."""
         assert one.pipeline is not None
         schedules = definitions(one.pipeline, identity.schedule_id) if one.is_scheduled else []
         names = tuple(name for name, _ in schedules)
@@ -331,7 +331,7 @@ class _Reconciler:
 
 
 def _orphans(world: World) -> dict[str, str]:
-    """Schedules that the server has, that look as if we had made them, and that we do not know: with their jobs."""
+    """Return schedules on the server that a folder scheduler created and the index lacks, with their jobs."""
     orphans: dict[str, str] = {}
     for name, job in (world.on_server or {}).items():
         ours = _OURS.fullmatch(name)
@@ -341,7 +341,7 @@ def _orphans(world: World) -> dict[str, str]:
 
 
 def _twins(directories: Sequence[Directory], at: Mapping[str, str]) -> dict[str, str]:
-    """Directories that have the id of another. The one that is known goes before one that is not."""
+    """Return directories whose id duplicates another's. An indexed directory has precedence."""
     first: dict[str, str] = {}
     for one in sorted(directories, key=lambda one: (one.path not in at, one.path)):
         first.setdefault(one.pipeline_id, one.path)
@@ -349,9 +349,7 @@ def _twins(directories: Sequence[Directory], at: Mapping[str, str]) -> dict[str,
 
 
 def _say_twins(twins: Mapping[str, str]) -> list[str]:
-    return [
-        f"{path} has the same id as {other}, so it is not used: rename one of them" for path, other in twins.items()
-    ]
+    return [f"{path} has the same id as {other} and is ignored: rename one of them" for path, other in twins.items()]
 
 
 def _has_lost_its_schedule(one: Directory) -> bool:
@@ -359,7 +357,7 @@ def _has_lost_its_schedule(one: Directory) -> bool:
 
 
 def _digest(pipeline: Pipeline, schedules: Sequence[tuple[str, bytes]]) -> str:
-    """Of all that the server is told of a pipeline."""
+    """Digest of everything that is applied for a pipeline."""
     notices = msgspec.json.encode([pipeline.notices, pipeline.tenant, pipeline.id, pipeline.group])
     parts = (pipeline.job, notices, *(text for _, text in schedules))
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:32]

@@ -1,6 +1,6 @@
-"""What the directories of a folder say at the moment: their pipeline files, read, and whose their state files are.
+"""The current content of a folder: parsed pipeline files, and the state files beside them.
 
-Only what changed is read again: a thousand pipelines cost a look at one of them when that one is edited.
+Only changed files are parsed again: editing one of a thousand pipelines parses one file.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     found: Found
     pipeline: Pipeline | None = None
     flaws: str = ""
-    """Why there is no pipeline, each with `file:line:column`."""
+    """Errors of an invalid file, each with `file:line:column`."""
     state: ScheduleState | StateFault | None = None
     is_restored: bool = False
-    """The state came from the archive."""
+    """The state was restored from the archive."""
 
 
 class Look:
-    """The directories of a folder, as they were when somebody last looked."""
+    """The directories of a folder, as of the latest scan."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self.seen: dict[str, Seen] = {}
-        """By path, in the order of paths."""
+        """By path, sorted."""
         self.faults: tuple[str, ...] = ()
-        """What was left out, and why."""
+        """What was ignored, and why."""
         self.circles: dict[str, str] = {}
-        """Paths of pipelines that wait for themselves, over others, with the flaw: none of them can be used."""
+        """Errors of pipelines in an `after` cycle, by path: none of them is usable."""
         self.unseen: tuple[str, ...] = ()
-        """Paths that could not be looked at: what was there, and below, may be there still."""
+        """Paths that could not be read: pipelines at or below them may still exist."""
 
     def at_all(self, known: Iterable[str]) -> None:
-        """Look at everything. `known` are the paths of schedules that are known."""
+        """Scan the whole folder. `known` are the paths of indexed schedules."""
         scan = discover.scan(self._root)
         self.faults, self.unseen = scan.faults, scan.unseen
         zone, here = system_zone(), frozenset(known)
@@ -58,7 +58,7 @@ class Look:
         self.circles = _circles(self.seen)
 
     def at_some(self, paths: Iterable[str], known: Iterable[str]) -> bool:
-        """Look again at these directories. False: nothing is new but what we wrote into state files ourselves."""
+        """Scan these directories again. False: nothing changed except state files that we wrote."""
         zone, here = system_zone(), frozenset(known)
         before, seen = self.seen, dict(self.seen)
         for path in paths:
@@ -72,11 +72,11 @@ class Look:
         return any(_says(before.get(path)) != _says(seen.get(path)) for path in before.keys() | seen.keys())
 
     def directories(self) -> list[Directory]:
-        """What there is, for `reconcile`."""
+        """The directories, as input of `reconcile`."""
         return [_directory(one, is_usable=path not in self.circles) for path, one in self.seen.items()]
 
     def state(self, path: str) -> ScheduleState | None:
-        """What the state file in a directory said; None if it said nothing that can be used."""
+        """The state file of a directory; None if it is missing or invalid."""
         seen = self.seen.get(path)
         return seen.state if seen is not None and isinstance(seen.state, ScheduleState) else None
 
@@ -100,7 +100,7 @@ class Look:
             return None, f"{file} {found.fault}"
         directory = str(self._root if found.path == ROOT else self._root / found.path)
         if not directory.isprintable():
-            return None, f"{file!a}: the name of its directory has characters that can't be shown"
+            return None, f"{file!a}: the directory's name has non-printable characters"
         try:
             return read_pipeline(found.text, file, id=found.pipeline_id, directory=directory, local_zone=zone), ""
         except InvalidFile as error:
@@ -108,12 +108,12 @@ class Look:
 
 
 def file_of(path: str) -> str:
-    """The pipeline file in a directory, below the folder."""
+    """The path of a directory's pipeline file, relative to the folder."""
     return PIPELINE_FILE if path == ROOT else f"{path}/{PIPELINE_FILE}"
 
 
 def _says(seen: Seen | None) -> tuple[Found, Directory] | None:
-    """What a directory says that matters to others."""
+    """The parts of a directory whose change matters."""
     return None if seen is None else (seen.found, _directory(seen, is_usable=True))
 
 

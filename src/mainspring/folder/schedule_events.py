@@ -1,16 +1,16 @@
-"""What a folder tells those who listen: the events of its schedules, by their public names (FLD-7).
+"""Events that a folder emits to listeners, by their public names (FLD-7).
 
-    execution:start      a run of a schedule has begun
-    execution:complete   it has succeeded
-    execution:error      a try of it failed; `will_retry` says whether there is another
+    execution:start      a run of a schedule started
+    execution:complete   the run succeeded
+    execution:error      an attempt failed; `will_retry` says whether it is retried
     schedule:changed     a schedule was added, updated or removed
     scheduler:status     starting, running, stopping, stopped
-    file:broken          a pipeline file can't be used; what it said before goes on
-    file:fixed           it can again
-    warning              something that a person may want to know
+    file:broken          a pipeline file is invalid; its last valid version stays in use
+    file:fixed           the file is valid again
+    warning              a condition that needs attention
 
-1. Each is told once, and only when what it says is durable on the server and, if it is about a run, in the state file.
-2. Of one run `execution:start` comes first, and at most one of `execution:complete` and a last `execution:error` last.
+1. Each event is emitted once, after its content is durable on the server and, for a run, in the state file.
+2. For one run, `execution:start` is first, and either `execution:complete` or a final `execution:error` is last.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ import msgspec
 
 
 class FolderEvent(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Something happened."""
+    """Base of all events."""
 
     event: ClassVar[str] = ""
     """Its public name."""
 
 
 class PipelineExecutionResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What became of a run."""
+    """The result of a run."""
 
     run_id: str
     success: bool
     state: str
-    """As the server says it: `SUCCEEDED`, `FAILED`, .."""
+    """The run's state: `SUCCEEDED`, `FAILED`, .."""
     outputs: dict[str, object] = {}
-    """By the names of tasks; a list for a task that there is one of for each item."""
+    """By task name; a list for a fan-out."""
     items_processed: int | None = None
     result_file: str | None = None
-    """Below the pipeline's directory."""
+    """Relative to the pipeline's directory."""
     error: str | None = None
     duration: int = 0
     """In milliseconds."""
 
 
 class ExecutionStart(FolderEvent, frozen=True, kw_only=True):
-    """A run has begun."""
+    """A run started."""
 
     event: ClassVar[str] = "execution:start"
     schedule_id: str
@@ -54,7 +54,7 @@ class ExecutionStart(FolderEvent, frozen=True, kw_only=True):
 
 
 class ExecutionComplete(FolderEvent, frozen=True, kw_only=True):
-    """A run has succeeded."""
+    """A run succeeded."""
 
     event: ClassVar[str] = "execution:complete"
     schedule_id: str
@@ -66,7 +66,7 @@ class ExecutionComplete(FolderEvent, frozen=True, kw_only=True):
 
 
 class ExecutionError(FolderEvent, frozen=True, kw_only=True):
-    """A try of a run failed, or the run as a whole."""
+    """An attempt of a run failed, or the run failed."""
 
     event: ClassVar[str] = "execution:error"
     schedule_id: str
@@ -75,11 +75,11 @@ class ExecutionError(FolderEvent, frozen=True, kw_only=True):
     error: str
     will_retry: bool
     retry_attempt: int = 0
-    """Which try it was that failed, from 1; how often it was tried again, if it will not be any more."""
+    """Number of the failed attempt, from 1; the number of retries if `will_retry` is false."""
 
 
 class ScheduleChanged(FolderEvent, frozen=True, kw_only=True):
-    """A schedule of the folder is there, is another, or is gone."""
+    """A schedule of the folder was added, updated or removed."""
 
     event: ClassVar[str] = "schedule:changed"
     schedule_id: str
@@ -88,33 +88,33 @@ class ScheduleChanged(FolderEvent, frozen=True, kw_only=True):
 
 
 class SchedulerStatus(FolderEvent, frozen=True, kw_only=True):
-    """What the scheduler as a whole does."""
+    """The scheduler changed its status."""
 
     event: ClassVar[str] = "scheduler:status"
     status: Literal["starting", "running", "stopping", "stopped"]
 
 
 class FileBroken(FolderEvent, frozen=True, kw_only=True):
-    """A pipeline file can't be used."""
+    """A pipeline file is invalid."""
 
     event: ClassVar[str] = "file:broken"
     file: str
-    """Below the folder."""
+    """Relative to the folder."""
     flaws: str
     """Each with `file:line:column`."""
     keeps_running: bool
-    """What it said before is still in use."""
+    """The last valid version stays in use."""
 
 
 class FileFixed(FolderEvent, frozen=True, kw_only=True):
-    """A pipeline file that could not be used is in use."""
+    """A pipeline file that was invalid is in use."""
 
     event: ClassVar[str] = "file:fixed"
     file: str
 
 
 class Warned(FolderEvent, frozen=True, kw_only=True):
-    """Something that a person may want to know."""
+    """A condition that needs attention."""
 
     event: ClassVar[str] = "warning"
     message: str

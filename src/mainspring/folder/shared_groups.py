@@ -1,7 +1,7 @@
-"""Groups of several pipelines: `concurrency: {group: etl, max: 1}` of their files, as groups of work on the server.
+"""Concurrency groups shared by pipelines: `concurrency: {group: etl, max: 1}`, as groups on the server.
 
-A group is defined before the jobs that name it. Nobody takes one away with the last of its pipelines: others may use
-it, and a group that nobody names limits nothing.
+A group is defined before the jobs that use it. It is not deleted with the last of its pipelines: other jobs may use it,
+and an unused group limits nothing.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from mainspring.protocol.rest.sharing import GroupRequest, GroupView
 
 NOTE = "from pipeline files"
 Key = tuple[str | None, str]
-"""A tenant, if the file says whose it is, and a name."""
+"""The tenant, if the file sets one, and the group's name."""
 
 
 def key_of(pipeline: Pipeline) -> Key | None:
-    """The group that a pipeline defines, if it defines one."""
+    """Return the key of the group that a pipeline defines, if any."""
     if pipeline.group is None or pipeline.group.most is None:
         return None
     return pipeline.tenant, pipeline.group.name
 
 
 def wanted_groups(pipelines: Iterable[Pipeline]) -> Mapping[Key, GroupRequest]:
-    """The groups that files define. Of files that differ the smallest counts: no file gets more than it allows."""
+    """Return the groups that files define. If files differ, the smallest limit applies."""
     most: dict[Key, int] = {}
     for pipeline in pipelines:
         key = key_of(pipeline)
@@ -37,7 +37,7 @@ def wanted_groups(pipelines: Iterable[Pipeline]) -> Mapping[Key, GroupRequest]:
 
 
 def define_group(client: Client, key: Key, wish: GroupRequest) -> None:
-    """Let the server have a group as the files say. Raises Refused."""
+    """Create or update a group on the server. Raises Refused."""
     tenant, name = key
     try:
         there: GroupView | None = client.group_named(name, tenant=tenant)
@@ -48,7 +48,7 @@ def define_group(client: Client, key: Key, wish: GroupRequest) -> None:
 
 
 async def follow_groups(client: AsyncClient, pipelines: Iterable[Pipeline]) -> list[str]:
-    """Let the server have all groups as the files say; what can't be is told."""
+    """Create or update all groups on the server; return warnings for those that were refused."""
     warnings = []
     for (tenant, name), wish in wanted_groups(pipelines).items():
         try:
@@ -59,7 +59,7 @@ async def follow_groups(client: AsyncClient, pipelines: Iterable[Pipeline]) -> l
             if not _is_as_wished(there, wish):
                 await client.put_group(name, wish, tenant=tenant)
         except Refused as refused:
-            warnings.append(f"group {name} can't be defined: {refused}")
+            warnings.append(f"concurrency group {name} was not defined: {refused}")
     return warnings
 
 

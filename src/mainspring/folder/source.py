@@ -1,11 +1,11 @@
-"""A folder as a source of pipelines for a server: what its files say is what the server has, and back (FLD-1 to FLD-6).
+"""A folder as a source of pipelines: syncs its files to a server, and results back to state files (FLD-1 to FLD-6).
 
-    begin   look at everything, tell the server, before it fires anything
-    run     watch the files (`watcher.py`), follow them (`apply.py`); mirror what the schedules do (`mirror.py`)
-    close   write what is still to be written
+    begin   scan the folder and sync the server, before schedules fire
+    run     watch the files (`watcher.py`), sync changes (`apply.py`), mirror the schedules' runs (`mirror.py`)
+    close   write pending state
 
-The server is reached only through its client. That something happened there is told in process (`run_changed`,
-`schedule_changed`), which costs nothing; what happened is then asked for.
+The server is reached only through its client. Change notifications (`run_changed`, `schedule_changed`) come in process
+and are cheap; the changes themselves are then queried.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ __all__ = ["Beginning", "FolderSource", "ScheduleInfo"]
 log = structlog.get_logger()
 
 _SAVE_SECONDS = 1.0
-"""The index is written so much later than what it says; what is lost with it, the server still knows."""
+"""The index is written with this delay; the server still has what is lost by a crash."""
 _SAVE_SHARE = 50
-"""If that takes long, it is done less often: at most a fiftieth of the time."""
+"""Writing the index takes at most a fiftieth of the time: slow writes are less frequent."""
 _AGAIN_SECONDS = 1.0
 
 
 class Beginning(msgspec.Struct, frozen=True, kw_only=True):
-    """What a folder was found to be."""
+    """Result of the initial sync of a folder."""
 
     pipelines: tuple[str, ...]
-    """The ids of those that can be used."""
+    """Ids of valid pipelines."""
     schedules: tuple[ScheduleInfo, ...]
     flaws: dict[str, str]
-    """By file, below the folder: why it can't be used."""
+    """Errors of invalid files, by path relative to the folder."""
     warnings: tuple[str, ...]
 
 
 class FolderSource:
-    """One folder, for one server. Its methods are called in one event loop."""
+    """One folder, synced to one server. All methods run in one event loop."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class FolderSource:
         self._caught_up = asyncio.Event()
 
     async def begin(self) -> Beginning:
-        """Look at the folder, and let the server have what it says. Call it before the server fires schedules."""
+        """Scan the folder and sync the server. Call it before the server fires schedules."""
         await self._upkeep.begin()
         self._has_begun = True
         return Beginning(
@@ -87,14 +87,14 @@ class FolderSource:
         )
 
     async def run(self) -> None:
-        """Follow the files and the server, until cancelled."""
+        """Sync the files and the server, until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch())
             group.create_task(self._follow_server())
             group.create_task(self._save_now_and_then())
 
     async def close(self) -> None:
-        """Write what is still to be written. The server may be gone already."""
+        """Write pending state. The server may have stopped already."""
         if not self._has_begun:
             return
         try:
@@ -103,24 +103,24 @@ class FolderSource:
             log.info("folder.closed_without_server", because=str(error))
         await self._upkeep.save()
 
-    # told in process
+    # change notifications
 
     def run_changed(self, schedule: str, run: str) -> None:
-        """Something became of a run of a schedule, by the server's ids; it is durable."""
+        """Note a durable change of a run of a schedule, by the server's ids."""
         self._mirror.note_run(schedule, run)
 
     def schedule_changed(self, schedules: Sequence[str]) -> None:
-        """Something became of schedules, by the server's ids."""
+        """Note changes of schedules, by the server's ids."""
         self._mirror.note_schedules(schedules)
 
-    # questions
+    # queries
 
     def schedules(self) -> list[ScheduleInfo]:
-        """All schedules of the folder, by the ids of their pipelines."""
+        """All schedules of the folder, sorted by pipeline id."""
         return [self._info(live) for live in sorted(self._mirror.lives.values(), key=lambda one: one.pipeline_id)]
 
     def find(self, reference: str) -> ScheduleInfo:
-        """A schedule by its scheduleId or pipelineId, or by a beginning that only it has. Raises NotFound."""
+        """Find a schedule by scheduleId, pipelineId or a unique prefix. Raises NotFound."""
         lives = self._mirror.lives
         exact = [live for live in lives.values() if reference in (live.schedule_id, live.pipeline_id)]
         begun = [live for live in lives.values() if reference and live.schedule_id.startswith(reference)]
@@ -129,12 +129,12 @@ class FolderSource:
                 return self._info(found[0])
         if len(begun) > 1:
             names = ", ".join(sorted(live.schedule_id for live in begun)[:3])
-            raise NotFound(f"{reference} is the beginning of {len(begun)} schedules: {names}, ..")
+            raise NotFound(f"{reference} is ambiguous, {len(begun)} schedules match: {names}, ..")
         known = [name for live in lives.values() for name in (live.schedule_id, live.pipeline_id)]
-        raise NotFound(f"there is no schedule {reference}{did_you_mean(reference, known)}")
+        raise NotFound(f"no schedule {reference}{did_you_mean(reference, known)}")
 
     def server_id(self, reference: str) -> str:
-        """The server's id of a schedule, for acts: a name alone would be looked for in one tenant. Raises NotFound."""
+        """Return the server's id of a schedule; a name is unique in one tenant only. Raises NotFound."""
         schedule_id = self.find(reference).schedule_id
         view = self._mirror.lives[schedule_id].views.get(schedule_id)
         if view is None:
@@ -142,7 +142,7 @@ class FolderSource:
         return view.id
 
     async def result_of(self, schedule_id: str, run_id: str) -> PipelineExecutionResult:
-        """What became of a run that is over; its state file says it too by then."""
+        """Return the result of a finished run, once its state file has it."""
         await self._mirror.settle()
         run = await self._client.run(run_id)
         tasks = [task async for task in self._client.tasks_of(run_id, limit=MOST_TASKS)]
@@ -153,7 +153,7 @@ class FolderSource:
         return result_of(run, outcome, next((one for one in history if one.started_at == record.started_at), record))
 
     async def caught_up(self) -> None:
-        """Come back when `run` has counted what ended while nobody watched."""
+        """Wait until `run` has counted the runs that ended before this process started."""
         await self._caught_up.wait()
 
     def _info(self, live: Live) -> ScheduleInfo:
@@ -169,10 +169,10 @@ class FolderSource:
             next_run_in=None if due is None else max(0, round((due - self._clock.wall()).total_seconds() * 1_000)),
         )
 
-    # what goes on
+    # background loops
 
     async def _watch(self) -> None:
-        """Follow what changes in the folder; first what changed since it was looked at."""
+        """Sync changes of the folder, first those since the initial scan."""
         async with Watcher(self._root, self._clock) as watcher:
             await self._follow(None)
             async for paths in watcher:
@@ -187,7 +187,7 @@ class FolderSource:
                 await self._clock.sleep(_AGAIN_SECONDS)
                 continue
             except (MainspringError, OSError) as error:
-                # The next change is followed all the same: a folder that can't be told of stays as it was.
+                # The server keeps its last state; the next change is synced again.
                 log.exception("folder.not_followed", error=str(error))
                 return
             for event in events:
@@ -195,7 +195,7 @@ class FolderSource:
             return
 
     async def _follow_server(self) -> None:
-        """Count what ended while nobody watched, then follow what happens: so no total is ever seen to shrink."""
+        """Count runs that ended while no scheduler ran, then mirror changes, so that totals never shrink."""
         while not self._caught_up.is_set():
             try:
                 await self._mirror.catch_up(self._upkeep.counted_until)

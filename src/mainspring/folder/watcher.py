@@ -1,14 +1,14 @@
-"""What changes in a folder while a scheduler runs on it (FLD-5).
+"""Watch a folder for changes while a scheduler runs on it (FLD-5).
 
-The system tells us that something happened, and a look at the directories decides what: which of them came, went, or
-have another pipeline file or state file than before. So a lost, doubled or misleading message does no harm, and the
-same look serves where the system can't tell (limits on watches, some network file systems).
+File notifications only trigger a scan, which decides what changed: directories that were added or removed, or whose
+pipeline file or state file differs. So a lost, duplicate or misleading notification is harmless, and the same scan
+polls where notifications are unavailable (watch limits, some network file systems).
 
-    1. Changes are gathered until 500 ms are quiet, or 700 ms after the first: an edit is seen within a second.
-    2. Only directories that may have pipelines are watched, each by itself: no watch is spent on `node_modules`, and
-       the database that writes in `.mainspring` wakes nobody.
-    3. A directory that comes or goes is told, then the watches are renewed, and everything is looked at once they do.
-    4. Without any message, everything is looked at twice a minute.
+    1. Changes are gathered until 500 ms pass without one, at most 700 ms: an edit is seen within a second.
+    2. Each directory that may have pipelines has its own, non-recursive watch: `node_modules` costs no watch, and the
+       database in `.mainspring` causes no notifications.
+    3. After a directory was added or removed, the watches are renewed, and the folder is scanned again.
+    4. Without notifications, the folder is scanned twice a minute.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ LOOK_SECONDS = 30.0
 POLL_SECONDS = 0.5
 
 _STEP_MILLIS = 50
-"""How often the system's messages are collected."""
+"""How often notifications are collected."""
 _POLL_SHARE = 20
-"""Without the system's help, looking takes at most a twentieth of the time."""
+"""Polling takes at most a twentieth of the time."""
 _FILES = frozenset({PIPELINE_FILE, STATE_FILE})
 
 log = structlog.get_logger()
@@ -45,7 +45,7 @@ _File: TypeAlias = "tuple[int, int, int] | None"
 
 
 class _Mark(msgspec.Struct, frozen=True):
-    """How a directory looked."""
+    """Fingerprint of a directory."""
 
     inode: int
     pipeline: _File
@@ -63,9 +63,9 @@ class Watcher:
             async for directories in watcher:
                 ...
 
-    What changes after the `async with` is entered is not missed. Each set has the paths of directories, as in
-    `discovery.Found`, which came, went, or have another pipeline file or state file: also one that we wrote ourselves.
-    A directory that goes is named together with every one that was below it. `stop` lets the iterator end.
+    No change after entering the `async with` is missed. Each set has the paths of directories, as in `discover.Found`,
+    that were added or removed, or whose pipeline file or state file changed, including files that we wrote. A removed
+    directory is listed with all directories below it. `stop` ends the iterator.
     """
 
     def __init__(self, root: Path, clock: Clock) -> None:
@@ -83,27 +83,27 @@ class Watcher:
 
     @property
     def polls(self) -> bool:
-        """Whether the system's watcher can't be used, so that we look by ourselves."""
+        """Whether file notifications are unavailable and the folder is polled."""
         return self._polls
 
     async def __aenter__(self) -> Self:
-        """Begin to watch."""
+        """Start watching."""
         await self._look_at_all()
         await self._renew()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """End, and wait until nothing is left of it."""
+        """Stop, and wait for the background task."""
         self.stop()
         await self._close_messages()
 
     def stop(self) -> None:
-        """Let the iterator end."""
+        """End the iterator."""
         self._stopping = True
         self._told.set()
 
     async def __aiter__(self) -> AsyncIterator[frozenset[str]]:
-        """The directories that changed, as often as some do."""
+        """Yield sets of changed directories."""
         while True:
             await self._gather()
             if self._stopping:
@@ -114,7 +114,7 @@ class Watcher:
                 await self._renew()
 
     def _tell(self, path: str | None) -> None:
-        """Something happened to the files in `path`; None: to directories."""
+        """Record a change of files in `path`, or of directories (None)."""
         if path is None:
             self._is_all_touched = True
         else:
@@ -122,7 +122,7 @@ class Watcher:
         self._told.set()
 
     async def _gather(self) -> None:
-        """Wait until something happened and is over, or until it is time to look anyway."""
+        """Wait until changes happened and settled, or until the next scan is due."""
         if not await self._is_told_within(self._pause_seconds):
             self._is_all_touched = True
             return
@@ -142,7 +142,7 @@ class Watcher:
         return True
 
     async def _look(self) -> frozenset[str]:
-        """Which directories have changed since the last look."""
+        """Return the directories that changed since the last scan."""
         touched, self._touched = self._touched, set()
         if self._is_all_touched:
             self._is_all_touched = False
@@ -157,7 +157,7 @@ class Watcher:
         return self._take(marks, self._marks.keys() | marks.keys())
 
     def _take(self, marks: _Marks, paths: Iterable[str]) -> frozenset[str]:
-        """These `paths` look so, or are gone; which of them are not as before."""
+        """Store the fingerprints of `paths`, or their removal; return those that changed."""
         changed = frozenset(path for path in paths if self._marks.get(path) != marks.get(path))
         for path in changed:
             if path in marks:
@@ -167,11 +167,11 @@ class Watcher:
         return changed
 
     def _is_outdated(self) -> bool:
-        """Whether the watches are on other directories than those that are there."""
+        """Whether the watched directories differ from the existing ones."""
         return self._messages is not None and (self._messages.is_over or self._watched != _inodes(self._marks))
 
     async def _renew(self) -> None:
-        """Watch the directories that are there. The look that follows sees what changed before the watches stood."""
+        """Watch the existing directories. The next scan sees changes from before the watches were set."""
         await self._close_messages()
         self._watched = _inodes(self._marks)
         self._messages = _Messages(self._root, self._watched, self._tell)
@@ -192,7 +192,7 @@ class Watcher:
 
 
 class _Messages:
-    """What the system says of some directories, each watched by itself."""
+    """File notifications of directories, each with its own watch."""
 
     def __init__(self, root: Path, paths: Iterable[str], tell: Callable[[str | None], None]) -> None:
         self._paths = {str(root / path): path for path in paths}
@@ -200,18 +200,18 @@ class _Messages:
         self._end = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.is_over = False
-        """Nothing more will be said."""
+        """No more notifications will come."""
         self.failure: str | None = None
-        """Why the system can't say anything, if that is so."""
+        """Why notifications are unavailable, if they are."""
 
     async def open(self) -> None:
-        """Begin. Once this comes back every watch stands, or `failure` says why not."""
+        """Start. On return every watch is set, or `failure` has the reason."""
         self._task = asyncio.create_task(self._collect())
-        # The watches are made before `awatch` waits for the first time, so in the first step of the task.
+        # `awatch` sets the watches before it first waits, so in the first step of the task.
         await asyncio.sleep(0)
 
     async def close(self) -> None:
-        """End, and wait for it."""
+        """Stop, and wait for the task."""
         self._end.set()
         if self._task is not None:
             await self._task
@@ -231,8 +231,8 @@ class _Messages:
                 for _, path in batch:
                     self._sort(path)
         except FileNotFoundError:
-            pass  # a directory went before its watch stood: the look that follows sees it
-        except Exception as error:  # noqa: BLE001 - whatever it is: the folder is polled from now on
+            pass  # a directory was removed before its watch was set: the next scan sees it
+        except Exception as error:  # noqa: BLE001 - on any error, fall back to polling
             self.failure = str(error)
         self.is_over = True
         if not self._end.is_set():
@@ -252,7 +252,7 @@ def _all_marks(root: Path) -> _Marks:
 
 
 def _mark(root: Path, path: str) -> _Mark | None:
-    """How a directory looks; None if it is gone."""
+    """Return the fingerprint of a directory; None if it does not exist."""
     directory = root / path
     try:
         inode = directory.stat(follow_symlinks=path == discover.ROOT).st_ino

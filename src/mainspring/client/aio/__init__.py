@@ -1,1 +1,1 @@
-"""The client for programs with an event loop. The one for all others, in the folder above, is made from it."""
+"""The asyncio client. The blocking client in the parent package is generated from it."""

@@ -1,4 +1,4 @@
-"""How a client asks: one question, a list page by page, an act. What can be asked is in `client.py` and beside it."""
+"""Request primitives of the client: get, paged list, action. The API methods are in `client.py` and beside it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Calls:
-    """A connection to a server, and who speaks over it."""
+    """A connection to a server, with credentials and tenant."""
 
     def __init__(
         self,
@@ -37,12 +37,12 @@ class Calls:
         ca_cert: Path | str | None = None,
         certificate: tuple[Path, Path] | None = None,
     ) -> None:
-        """What is not said comes from MAINSPRING_SERVER_URL, MAINSPRING_API_KEY, MAINSPRING_TENANT and
-        MAINSPRING_CA_CERT; an empty text is said, and means none.
+        """Defaults come from MAINSPRING_SERVER_URL, MAINSPRING_API_KEY, MAINSPRING_TENANT and MAINSPRING_CA_CERT; an
+        empty string overrides them with no value.
 
-        `ca_cert` is a file with the certificate that the server's is signed with, if the machine does not know it.
-        `certificate` is the file of a certificate that is shown to the server, and that of its key.
-        `patience` is for how many seconds a request that is safe to repeat is repeated while the moment is wrong.
+        `ca_cert` is a file with the CA certificate of the server, if the machine does not trust it.
+        `certificate` is a client certificate: its file, and the file of its key.
+        `patience` is the number of seconds during which idempotent requests are retried after a temporary error.
         """
         token = os.environ.get("MAINSPRING_API_KEY") if token is None else token
         headers = {"User-Agent": f"mainspring/{__version__}"}
@@ -73,14 +73,14 @@ class Calls:
         await self.close()
 
     async def close(self) -> None:
-        """Give the sockets back."""
+        """Close the connections."""
         await self._connection.close()
 
     async def _get(self, path: str, kind: type[T], params: Parameters | None = None) -> T:
         return decode(await self._connection.request("GET", path, params=params), kind)
 
     async def _list(self, path: str, kind: type[T], params: Parameters, limit: int | None) -> AsyncIterator[T]:
-        """Things page by page, at most `limit` of them."""
+        """Iterate over a paged list, at most `limit` items."""
         left = limit
         async for page in self._pages(path, kind, params, limit):
             for item in page.items[:left]:
@@ -91,7 +91,7 @@ class Calls:
                     return
 
     async def _all(self, path: str, kind: type[T], params: Parameters | None = None) -> list[T]:
-        """All things of a list that is never long."""
+        """Return all items of a short list."""
         found: list[T] = []
         async for page in self._pages(path, kind, params or {}, None):
             found += page.items
@@ -107,16 +107,16 @@ class Calls:
             if cursor is None:
                 return
             if cursor == before:
-                raise Unavailable(f"{path} does not go on: the server gives the same page again and again")
+                raise Unavailable(f"{path}: the server returned the same page twice")
 
     async def _count(self, path: str, params: Parameters, *, exact: bool) -> Count:
-        """How many things a list has."""
+        """Count the items of a list."""
         how = "exact" if exact else "bounded"
         page = await self._get(path, Page[msgspec.Raw], {**params, "limit": 1, "count": how})
         return page.count or Count(value=len(page.items), at_least=page.next_cursor is not None)
 
     async def _act(self, path: str, why: str, *, repeatable: bool = True, params: Parameters | None = None) -> Done:
-        """Have something done; most of it is safe to repeat, as doing it twice changes nothing."""
+        """Post an action; most actions are idempotent."""
         return await self._post(path, ActRequest(why=why), Done, repeatable=repeatable, params=params)
 
     async def _post(
@@ -129,7 +129,7 @@ class Calls:
         repeatable: bool | None = None,
         params: Parameters | None = None,
     ) -> T:
-        """Send a wish, and read the answer."""
+        """Post a request, and decode the response."""
         text = msgspec.json.encode(body)
         answer = await self._connection.request("POST", path, params=params, body=text, key=key, repeatable=repeatable)
         return decode(answer, kind)
@@ -143,9 +143,9 @@ class Calls:
         version: int | str | None = None,
         params: Parameters | None = None,
     ) -> T:
-        """Put something in the place of what is there; only in that of `version` if it is said.
+        """Replace an object; with `version`, only if it still has that version.
 
-        Repeated only without a version: after the first time it would be another.
+        Retried only without a version, which the first request would have changed.
         """
         answer = await self._connection.request(
             "PUT",
@@ -158,7 +158,7 @@ class Calls:
         return decode(answer, kind)
 
     async def _delete(self, path: str, *, version: int | str | None = None, params: Parameters | None = None) -> Done:
-        """Take something away; only if it is of `version`, if that is said."""
+        """Delete an object; with `version`, only if it still has that version."""
         answer = await self._connection.request(
             "DELETE", path, params=params, headers=only_if(version), repeatable=True
         )
@@ -172,5 +172,5 @@ class Calls:
 
 
 def only_if(version: int | str | None) -> Mapping[str, str]:
-    """The header by which a change is made only to the version that the caller has seen."""
+    """Return the If-Match header for a version."""
     return {} if version is None else {"If-Match": f'"{version}"'}

@@ -1,4 +1,4 @@
-"""The client: what the HTTP API offers, as methods with types.
+"""The client: typed methods for the HTTP API.
 
     from mainspring import AsyncClient
 
@@ -6,13 +6,12 @@
         run = await client.submit("etl", params={"day": "2026-11-15"})
         ended = await client.wait(run.id)
 
-Answers are the structs of `protocol/rest/runs.py`; lists are read page by page while they are iterated over. Errors are
-those of `protocol/errors.py`, by the code of the problem that the server answered with, which they carry as `problem`.
-What is safe to repeat is repeated by itself for a while (`connection.py`); `submit` draws an idempotency key, so it is
-safe too.
+Responses are structs of `protocol/rest/`; lists are fetched page by page during iteration. Errors are those of
+`protocol/errors.py`, by the code of the server's problem document, which they carry as `problem`. Idempotent requests
+are retried automatically (`connection.py`); `submit` generates an idempotency key, so it is idempotent too.
 
-Runs and what is done to them are here; definitions in numbers, tasks, schedules, diagnoses, failures, webhooks, how a
-fleet is shared, and what looks after an installation are in the files beside this one. A client has all of it.
+Jobs and runs are here. Apply, tasks, schedules, diagnosis, failures, webhooks, sharing and administration are in the
+modules beside this one; a client has all of them.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ _SILENCE_SECONDS = 20.0
 _SHORTEST_POLL_SECONDS = 0.1
 _LONGEST_POLL_SECONDS = 2.0
 _LONGEST_WAIT_SECONDS = 20.0
-"""For the end of a run, at the server, in one request."""
+"""Long poll for the end of a run, per request."""
 
 
 class AsyncClient(
@@ -71,14 +70,14 @@ class AsyncClient(
     ClaimCalls,
     AdminCalls,
 ):
-    """A server of Mainspring, for programs. Several calls may be under way at once, all in one event loop."""
+    """Client of a Mainspring server. Several calls may be under way at once, all in one event loop."""
 
     # jobs
 
     async def submit_job(self, definition: bytes | Mapping[str, object], *, if_match: int | None = None) -> JobView:
-        """Keep a job. The same definition again is the same version, so this is safe to repeat.
+        """Create or update a job. Idempotent: the same definition is the same version.
 
-        Raises Outdated if `if_match` is said, and is not its latest version.
+        Raises Outdated if `if_match` is set and not its latest version.
         """
         answer = await self._connection.request(
             "POST",
@@ -91,31 +90,31 @@ class AsyncClient(
         return decode(answer, JobView)
 
     def jobs(self, *, q: str | None = None, limit: int | None = None) -> AsyncIterator[JobView]:
-        """The latest version of every job."""
+        """List the latest version of every job."""
         return self._list("/jobs", JobView, {"q": q, **self._of_tenant()}, limit)
 
     async def job(self, name: str) -> JobView:
-        """A job by name, or `name@3` for a version, with its definition."""
+        """Get a job by name, or `name@3` for a version, with its definition."""
         name, _, version = name.partition("@")
         return await self._get(f"/jobs/{name}", JobView, {**self._of_tenant(), "version": version or None})
 
     def job_versions(self, name: str, *, limit: int | None = None) -> AsyncIterator[JobView]:
-        """The versions of a job, the latest first, without their definitions."""
+        """List the versions of a job, latest first, without definitions."""
         return self._list(f"/jobs/{name}/versions", JobView, self._of_tenant(), limit)
 
     async def delete_job(
         self, name: str, why: str = "", *, if_match: int | None = None, tenant: str | None = None
     ) -> Done:
-        """Take a job out of lists, and let nothing more be submitted of it; its runs go on.
+        """Delete a job; its active runs continue.
 
-        Without `tenant` it is one of the client's. Raises Conflict if a schedule is for it; Outdated if `if_match` is
-        said, and is not its latest version.
+        `tenant` defaults to the client's. Raises Conflict if a schedule uses the job; Outdated if `if_match` is set and
+        not its latest version.
         """
         params = {"tenant": tenant or self.tenant, "why": why or None}
         return await self._delete(f"/jobs/{name}", version=if_match, params=params)
 
     async def job_trend(self, name: str, *, days: int = 30) -> TrendView:
-        """What became of the runs of a job over the latest days, and how long they took."""
+        """Get results and durations of a job's runs over the last days."""
         return await self._get(f"/jobs/{name}/trend", TrendView, {**self._of_tenant(), "days": days})
 
     # runs
@@ -130,7 +129,7 @@ class AsyncClient(
         finish_by: datetime | None = None,
         idempotency_key: str | None = None,
     ) -> RunView:
-        """Ask for a run of a job. Repeated with the same key, it is the same run."""
+        """Submit a run of a job. Idempotent per key."""
         wish = self.request(job, params=params, priority=priority, start_at=start_at, finish_by=finish_by)
         return await self._post("/runs", wish, RunView, key=idempotency_key or self._draw_key())
 
@@ -144,7 +143,7 @@ class AsyncClient(
         finish_by: datetime | None = None,
         idempotency_key: str | None = None,
     ) -> RunRequest:
-        """A wish for a run, for `submit_many`."""
+        """Build a run request for `submit_many`."""
         return RunRequest(
             job=job,
             params={name: msgspec.Raw(msgspec.json.encode(value)) for name, value in (params or {}).items()},
@@ -158,10 +157,10 @@ class AsyncClient(
     async def submit_many(
         self, wishes: Iterable[RunRequest], *, mode: Literal["all", "each"] = "each", idempotency_key: str | None = None
     ) -> AsyncIterator[BulkLine]:
-        """Ask for many runs; what became of each comes back in the same order.
+        """Submit many runs; yields a result for each, in the same order.
 
-        With `each`, a thousand wishes go at a time, as they come, and a bad one is answered with its problem. With
-        `all`, either every one is taken or none is, and the key is for all of them.
+        With `each`, requests are sent in batches of a thousand, and an invalid one yields its problem. With `all`,
+        either every run is accepted or none, and the key applies to all of them.
         """
         if mode == "all":
             for line in await self._submit_batch(list(wishes), 0, mode, idempotency_key or self._draw_key()):
@@ -179,7 +178,7 @@ class AsyncClient(
             first += len(batch)
 
     async def _submit_batch(self, wishes: list[RunRequest], first: int, mode: str, key: str | None) -> list[BulkLine]:
-        """One request for several runs. Each wish or the whole has a key, so it is safe to repeat."""
+        """Submit several runs in one request. Each has a key, or all of them, so it is idempotent."""
         answer = await self._connection.request(
             "POST",
             "/runs/bulk",
@@ -193,7 +192,7 @@ class AsyncClient(
         return [msgspec.structs.replace(line, index=first + line.index) for line in lines]
 
     async def run(self, run_id: str) -> RunView:
-        """A run."""
+        """Get a run."""
         return await self._get(f"/runs/{run_id}", RunView)
 
     def runs(
@@ -205,29 +204,29 @@ class AsyncClient(
         q: str | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[RunView]:
-        """Runs, the newest first. `q` is the grammar of filters: `state:failed job:etl-*`."""
+        """List runs, newest first. `q` is a filter expression: `state:failed job:etl-*`."""
         wanted = {"state": states, "job": job, "priority": priority, "q": q, **self._of_tenant()}
         return self._list("/runs", RunView, wanted, limit)
 
     async def count_runs(
         self, *, states: Sequence[str] = (), job: str | None = None, q: str | None = None, exact: bool = False
     ) -> Count:
-        """How many runs there are of these; counting stops at 10,000 unless `exact` is wanted."""
+        """Count runs; counting stops at 10,000 unless `exact`."""
         wanted = {"state": states, "job": job, "q": q, **self._of_tenant()}
         return await self._count("/runs", wanted, exact=exact)
 
     async def graph(self, run_id: str) -> GraphView:
-        """The graph of a run, with the state of each part of it."""
+        """Get the graph of a run, with the state of each node."""
         return await self._get(f"/runs/{run_id}/graph", GraphView)
 
     async def deadline(self, run_id: str) -> DeadlineView:
-        """By when a run is to be over, and whether it will be. Raises NotFound if it is by no time."""
+        """Get the deadline of a run, and whether it will be met. Raises NotFound if it has none."""
         return await self._get(f"/runs/{run_id}/deadline", DeadlineView)
 
     async def wait(self, run_id: str, timeout_seconds: float | None = None) -> RunView:
-        """A run, once it is over. Raises TimeoutError if it is not after so long.
+        """Wait for a run to finish. Raises TimeoutError.
 
-        The server is asked to answer when the run is over; one that answers before is asked again after a while.
+        Uses long polling; a server that answers earlier is polled.
         """
         clock = self._connection.clock
         until = float("inf") if timeout_seconds is None else clock.monotonic() + timeout_seconds
@@ -248,27 +247,27 @@ class AsyncClient(
             pause = _SHORTEST_POLL_SECONDS if has_waited else min(pause * 1.5, _LONGEST_POLL_SECONDS)
 
     async def cancel_run(self, run_id: str, why: str = "") -> Done:
-        """Stop a run: what has not started will not, what runs is asked to stop."""
+        """Cancel a run: pending tasks don't start, running tasks are asked to stop."""
         return await self._act(f"/runs/{run_id}/cancel", why)
 
     async def pause_run(self, run_id: str, why: str = "") -> Done:
-        """Start no further task of a run until it is resumed."""
+        """Pause a run: no further task starts until it is resumed."""
         return await self._act(f"/runs/{run_id}/pause", why)
 
     async def resume_run(self, run_id: str, why: str = "") -> Done:
-        """Go on with a run that was paused."""
+        """Resume a paused run."""
         return await self._act(f"/runs/{run_id}/resume", why)
 
     async def set_priority(self, run_id: str, priority: str, why: str = "") -> Done:
-        """Give a run, and what is not over of it, another priority."""
+        """Change the priority of a run and its unfinished tasks."""
         wish = PriorityRequest(priority=priority, why=why)
         return await self._post(f"/runs/{run_id}/priority", wish, Done, repeatable=True)
 
     async def act_on_runs(self, wish: BulkActRequest) -> AsyncIterator[BulkActLine]:
-        """Do something to all runs that a filter finds, or with `dry_run` only say which they are.
+        """Apply an action to all runs that match a filter, or with `dry_run` only list them.
 
-        What became of each comes as it is done, and nothing is done before somebody asks for the first. Not repeated:
-        what was broken off has been done in part.
+        Results are streamed, and nothing happens before the first one is consumed. Never retried: an interrupted
+        request has been executed in part.
         """
         body = msgspec.json.encode(wish if wish.tenant else msgspec.structs.replace(wish, tenant=self.tenant))
         headers = {"Content-Type": "application/json"}
@@ -278,7 +277,7 @@ class AsyncClient(
             async for line in answer.aiter_lines():
                 yield msgspec.json.decode(line, type=BulkActLine)
 
-    # what happens
+    # events
 
     def events(
         self,
@@ -289,9 +288,9 @@ class AsyncClient(
         after: str | None = None,
         silence_seconds: float | None = None,
     ) -> EventStream:
-        """Transitions from now on, or behind a cursor, an empty one for all that are kept: for use with `async with`.
+        """Stream state transitions from now on, or after a cursor (empty: all that are kept). Use with `async with`.
 
-        A server says something every 5 s; one that is silent for longer than `silence_seconds` is asked again.
+        A server sends something every 5 s; after `silence_seconds` without data, the client reconnects.
         """
         wanted = {"run": run, "job": job, "q": q, **self._of_tenant()}
         return EventStream(self._connection, wanted, after, min(silence_seconds or _SILENCE_SECONDS, _SILENCE_SECONDS))

@@ -1,4 +1,4 @@
-"""The client's part for those who look after an installation: workers, tokens, tenants, settings, the audit log."""
+"""Client methods for administration: workers, tokens, tenants, settings, audit log."""
 
 from __future__ import annotations
 
@@ -26,124 +26,124 @@ from mainspring.protocol.rest.runs import LONGEST_PAGE, Done, Page, ServerView, 
 
 
 class AdminCalls(Calls):
-    """Workers, who may do what, who did what, and how things are set."""
+    """Workers, tokens, tenants, settings, audit log."""
 
     # workers
 
     def workers(self, *, limit: int | None = None) -> AsyncIterator[WorkerView]:
-        """The workers."""
+        """List the workers."""
         return self._list("/workers", WorkerView, {}, limit)
 
     async def worker(self, worker_id: str) -> WorkerView:
-        """A worker."""
+        """Get a worker."""
         return await self._get(f"/workers/{worker_id}", WorkerView)
 
     async def drain(self, worker_id: str, why: str = "") -> Done:
-        """Give a worker nothing more, and call back what it has not started."""
+        """Drain a worker: no new tasks, and assignments that have not started are recalled."""
         return await self._act(f"/workers/{worker_id}/drain", why)
 
     async def cordon(self, worker_id: str, why: str = "") -> Done:
-        """Give a worker nothing more."""
+        """Cordon a worker: no new tasks."""
         return await self._act(f"/workers/{worker_id}/cordon", why)
 
     async def uncordon(self, worker_id: str, why: str = "") -> Done:
-        """Give a worker tasks again."""
+        """Uncordon a worker: it gets new tasks again."""
         return await self._act(f"/workers/{worker_id}/uncordon", why)
 
     async def evict(self, worker_id: str, why: str = "") -> Done:
-        """Take everything that a worker has in hands away from it, now."""
+        """Evict all tasks from a worker."""
         return await self._act(f"/workers/{worker_id}/evict", why)
 
     async def revoke_worker(self, worker_id: str, why: str = "") -> Done:
-        """End a worker's certificate, and so its link."""
+        """Revoke a worker's certificate, which closes its connection."""
         return await self._act(f"/workers/{worker_id}/revoke", why)
 
-    # who workers are
+    # worker identities
 
     async def create_join_token(self, wish: JoinTokenRequest) -> JoinTokenView:
-        """Make a token with which machines become workers. Only this answer has the token itself."""
+        """Create a token for enrolling workers. Only this response contains the secret."""
         return await self._post("/join-tokens", wish, JoinTokenView)
 
     async def join_tokens(self) -> list[JoinTokenView]:
-        """The join tokens, without themselves."""
+        """List the join tokens, without secrets."""
         return await self._all("/join-tokens", JoinTokenView)
 
     async def revoke_join_token(self, token_id: str) -> Done:
-        """End a join token."""
+        """Revoke a join token."""
         return await self._delete(f"/join-tokens/{token_id}")
 
     def worker_identities(self, *, limit: int | None = None) -> AsyncIterator[IdentityView]:
-        """The workers that are known by their certificates."""
+        """List workers with a certificate."""
         return self._list("/worker-identities", IdentityView, {}, limit)
 
     async def enrol(self, wish: EnrolRequest) -> CertificateView:
-        """Become a worker. The token of this client is a join token."""
+        """Enroll a worker. The client's token must be a join token."""
         return await self._post("/workers/enrol", wish, CertificateView)
 
     async def renew(self, wish: RenewRequest) -> CertificateView:
-        """Get the next certificate of a worker, over a connection with the one before."""
+        """Renew a worker's certificate, over a connection authenticated with the current one."""
         return await self._post("/workers/renew", wish, CertificateView)
 
     # tokens and the server
 
     async def create_token(self, wish: TokenRequest) -> TokenView:
-        """Make a token. Only this answer has the token itself; it is not repeated, as a repeat would make another."""
+        """Create a token. Only this response contains the secret. Not retried: a retry would create another."""
         return await self._post("/tokens", wish, TokenView)
 
     async def tokens(self) -> list[TokenView]:
-        """The tokens, without themselves."""
+        """List the tokens, without secrets."""
         return await self._all("/tokens", TokenView)
 
     async def revoke_token(self, token_id: str) -> Done:
-        """End a token."""
+        """Revoke a token."""
         return await self._delete(f"/tokens/{token_id}")
 
     async def server(self) -> ServerView:
-        """Who answers, and what it leads."""
+        """Get this server's identity, and the shards it leads."""
         return await self._get("/server", ServerView)
 
     async def checkup(self) -> CheckupView:
-        """How the server is, its store, and the servers that share the store; also while the store does not answer."""
+        """Get the health of the server, its store and its peers. Works while the store is unavailable."""
         return await self._get("/checkup", CheckupView)
 
     async def openapi(self) -> bytes:
-        """The OpenAPI document of the server."""
+        """Get the server's OpenAPI document."""
         answer = await self._connection.request("GET", f"{self.url}/openapi.json")
         return answer.content
 
     # tenants
 
     def tenants(self, *, limit: int | None = None) -> AsyncIterator[TenantView]:
-        """Who owns work, by name."""
+        """List the tenants, by name."""
         return self._list("/tenants", TenantView, {}, limit)
 
     async def tenant_named(self, name: str) -> TenantView:
-        """A tenant."""
+        """Get a tenant."""
         return await self._get(f"/tenants/{name}", TenantView)
 
     async def put_tenant(self, name: str, wish: TenantRequest, *, if_match: int | None = None) -> TenantView:
-        """Describe a tenant. Raises Outdated if `if_match` is said, and is not its version."""
+        """Create or update a tenant. Raises Outdated if `if_match` is set and not its version."""
         return await self._put(f"/tenants/{name}", wish, TenantView, version=if_match)
 
     # settings
 
     async def settings(self) -> list[SettingView]:
-        """What can be changed while everything runs, and what it is."""
+        """List the runtime settings."""
         return await self._all("/settings", SettingView)
 
     async def setting(self, name: str) -> SettingView:
-        """One setting."""
+        """Get a setting."""
         return await self._get(f"/settings/{name}", SettingView)
 
     async def change_setting(
         self, name: str, value: float | str, why: str = "", *, if_match: int | None = None
     ) -> SettingView:
-        """Give a setting another value, on all servers. Raises Outdated if `if_match` is not its version."""
+        """Change a setting on all servers. Raises Outdated if `if_match` is not its version."""
         wish = SettingRequest(value=value, why=why)
         return await self._put(f"/settings/{name}", wish, SettingView, version=if_match)
 
     async def reset_setting(self, name: str, why: str = "", *, if_match: int | None = None) -> Done:
-        """Let a setting be what each server says by itself."""
+        """Reset a setting to the default of each server."""
         return await self._delete(f"/settings/{name}", version=if_match, params={"why": why or None})
 
     # the audit log
@@ -158,7 +158,7 @@ class AdminCalls(Calls):
         before: datetime | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[AuditView]:
-        """Who did what, the latest first."""
+        """List audit entries, latest first."""
         wanted = {
             **self._of_tenant(), "actor": actor, "act": act, "object": object,
             "since": None if since is None else since.isoformat(),
@@ -167,13 +167,13 @@ class AdminCalls(Calls):
         return self._list("/audit", AuditView, wanted, limit)
 
     async def audit_heads(self) -> list[HeadView]:
-        """Where the chains end, by tenant. Kept elsewhere, they show later that nothing before was changed."""
+        """List the heads of the audit chains, by tenant. A copy stored elsewhere proves later that nothing changed."""
         return await self._all("/audit/heads", HeadView)
 
     async def audit_chain(self, tenant: str | None = None, *, after: int = 0) -> AsyncIterator[list[AuditView]]:
-        """The sealed entries of a tenant's chain behind a number, in order and in parts: for whoever checks it.
+        """Get the sealed entries of a tenant's chain after a sequence number, in order and in pages, for verification.
 
-        The chain of the whole installation is that of `*`.
+        The chain of the installation has the tenant `*`.
         """
         while True:
             params = {"tenant": tenant or self.tenant, "after": after, "limit": LONGEST_PAGE}
@@ -184,5 +184,5 @@ class AdminCalls(Calls):
             after = page.items[-1].seq
 
     async def verify_audit(self, tenant: str | None = None) -> VerificationView:
-        """Have the server look through a tenant's chain."""
+        """Have the server verify a tenant's chain."""
         return await self._get("/audit/verification", VerificationView, {"tenant": tenant or self.tenant})

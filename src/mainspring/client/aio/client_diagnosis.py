@@ -1,4 +1,4 @@
-"""The client's part for why something does not go on, and what would be if something were otherwise."""
+"""Client methods for diagnosis and what-if."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ Form = Literal["plain", "markdown"]
 
 
 class DiagnosisCalls(Calls):
-    """Diagnoses. A schedule is named by its name or its id."""
+    """Diagnosis. Schedules are identified by name or id."""
 
     async def diagnosis(self, kind: Kind, reference: str) -> DiagnosisView:
-        """Why something of this kind does not go on."""
+        """Get the diagnosis of a task, run, schedule or job."""
         return await self._get(f"/{kind}/{reference}/diagnosis", DiagnosisView, self._of_kind(kind))
 
     async def diagnosis_text(self, kind: Kind, reference: str, form: Form = "plain") -> str:
-        """The same in words: the seven lines that `mainspring why` prints."""
+        """Get the diagnosis as text, as printed by `mainspring why`."""
         params = {**self._of_kind(kind), "format": form}
         answer = await self._connection.request("GET", f"/{kind}/{reference}/diagnosis", params=params)
         return answer.text
 
     async def what_if(self, task_id: str, changes: Sequence[str]) -> WhatIfView:
-        """When a task would start with these changes, and whom it would push out. Nothing is changed."""
+        """Forecast a task's start under these changes, and the tasks it would preempt. Changes nothing."""
         return await self._post(f"/tasks/{task_id}/what-if", _supposed(changes), WhatIfView, repeatable=True)
 
     async def what_if_text(self, task_id: str, changes: Sequence[str], form: Form = "plain") -> str:
-        """The same in words."""
+        """Get the what-if forecast as text."""
         body = msgspec.json.encode(_supposed(changes))
         answer = await self._connection.request(
             "POST", f"/tasks/{task_id}/what-if", params={"format": form}, body=body, repeatable=True
@@ -40,11 +40,11 @@ class DiagnosisCalls(Calls):
         return answer.text
 
     async def queue_reasons(self, pool: str | None = None) -> QueueReasonsView:
-        """How many tasks of a pool wait for which reason; without `pool` of the one where runs usually go."""
+        """Count waiting tasks by reason; `pool` defaults to the default pool."""
         return await self._get("/queue/reasons", QueueReasonsView, {"pool": pool})
 
     def _of_kind(self, kind: Kind) -> dict[str, str | None]:
-        """Names are a tenant's; ids are everybody's."""
+        """Names are scoped to a tenant; ids are global."""
         return {"tenant": self.tenant} if kind in {"schedules", "jobs"} else {}
 
 

@@ -1,4 +1,4 @@
-"""The client's part for schedules: what is planned, what became of it, and the events that make things happen."""
+"""Client methods for schedules: definitions, windows, backfills, events."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ _BATCH = "application/cloudevents-batch+json"
 
 
 class ScheduleCalls(Calls):
-    """Schedules, their windows, and events. A schedule is named by its name or its id."""
+    """Schedules, windows and events. Schedules are identified by name or id."""
 
     def schedules(self, *, job: str | None = None, limit: int | None = None) -> AsyncIterator[ScheduleView]:
-        """The schedules, without their definitions."""
+        """List the schedules, without definitions."""
         return self._list("/schedules", ScheduleView, {"tenant": self.tenant, "job": job}, limit)
 
     async def schedule(self, name: str) -> ScheduleView:
-        """A schedule with its definition."""
+        """Get a schedule with its definition."""
         return await self._get(f"/schedules/{name}", ScheduleView, self._of_tenant())
 
     async def create_schedule(
         self, definition: bytes | Mapping[str, object], why: str = "", *, since: datetime | None = None
     ) -> ScheduleView:
-        """Make a schedule. Raises Conflict if there is one of that name.
+        """Create a schedule. Raises Conflict if the name exists.
 
-        With `since` its windows after that instant have been missed; otherwise its first window is the next.
+        With `since`, windows after that time count as missed; otherwise the next window is the first.
         """
         return await self._post("/schedules", self._wish(definition, why, since), ScheduleView, repeatable=False)
 
@@ -60,25 +60,25 @@ class ScheduleCalls(Calls):
         since: datetime | None = None,
         if_match: int | None = None,
     ) -> ScheduleView:
-        """Make a schedule, or change the one of that name as a whole; the same again changes nothing.
+        """Create or replace a schedule. Idempotent.
 
-        `since` is for one that is new, as in `create_schedule`. Raises Outdated if `if_match` is said, and is not the
-        version that it has.
+        `since` applies to a new schedule, as in `create_schedule`. Raises Outdated if `if_match` is set and not its
+        version.
         """
         wish = self._wish(definition, why, since)
         return await self._put(f"/schedules/{name}", wish, ScheduleView, version=if_match)
 
     async def delete_schedule(self, name: str, why: str = "", *, if_match: int | None = None) -> Done:
-        """Take a schedule away. Its runs, and what became of its windows, stay."""
+        """Delete a schedule. Its runs, and the records of its windows, are kept."""
         params = {**self._of_tenant(), "why": why or None}
         return await self._delete(f"/schedules/{name}", version=if_match, params=params)
 
     async def pause_schedule(self, name: str, why: str = "") -> Done:
-        """Plan nothing more of a schedule until it is resumed."""
+        """Pause a schedule: no window is planned until it is resumed."""
         return await self._act(f"/schedules/{name}/pause", why, params=self._of_tenant())
 
     async def resume_schedule(self, name: str, why: str = "") -> Done:
-        """Go on with a schedule that was paused, or disabled because it failed too often."""
+        """Resume a schedule that was paused, or disabled after too many failures."""
         return await self._act(f"/schedules/{name}/resume", why, params=self._of_tenant())
 
     async def trigger(
@@ -90,7 +90,7 @@ class ScheduleCalls(Calls):
         why: str = "",
         idempotency_key: str | None = None,
     ) -> FireView:
-        """Fire a schedule now, or for one of its windows again. Repeated with the same key, it is the same fire."""
+        """Trigger a schedule now, or repeat one of its windows. Idempotent per key."""
         wish = TriggerRequest(
             window_at=window_at,
             params={key: msgspec.Raw(msgspec.json.encode(value)) for key, value in (params or {}).items()},
@@ -100,15 +100,15 @@ class ScheduleCalls(Calls):
         return await self._post(f"/schedules/{name}/trigger", wish, FireView, key=key, params=self._of_tenant())
 
     async def backfill(self, name: str, wish: BackfillRequest, *, idempotency_key: str | None = None) -> BackfillView:
-        """Run past windows of a schedule, or with `dry_run` only say which. Windows that ran are left out.
+        """Run past windows of a schedule, or with `dry_run` only list them. Windows that already ran are skipped.
 
-        Repeated with the same key, it is the same backfill.
+        Idempotent per key.
         """
         key = idempotency_key or self._draw_key()
         return await self._post(f"/schedules/{name}/backfill", wish, BackfillView, key=key, params=self._of_tenant())
 
     async def backfills(self, name: str, *, limit: int | None = None) -> list[BackfillSummary]:
-        """The backfills of a schedule, the latest first."""
+        """List the backfills of a schedule, latest first."""
         params = {**self._of_tenant(), "limit": None if limit is None else min(limit, LONGEST_PAGE)}
         page = await self._get(f"/schedules/{name}/backfills", Page[BackfillSummary], params)
         return page.items
@@ -123,7 +123,7 @@ class ScheduleCalls(Calls):
         backfill: str | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[FireView]:
-        """What became of the windows of a schedule, the newest first."""
+        """List the windows of a schedule with their outcome, newest first."""
         wanted = {
             **self._of_tenant(), "outcome": outcomes, "since": _said(since), "before": _said(before),
             "backfill": backfill,
@@ -131,7 +131,7 @@ class ScheduleCalls(Calls):
         return self._list(f"/schedules/{name}/fires", FireView, wanted, limit)
 
     async def schedule_changes(self, name: str, *, limit: int | None = None) -> list[ChangeView]:
-        """Who did what to a schedule, the latest first."""
+        """List the changes of a schedule, latest first."""
         params = {**self._of_tenant(), "limit": None if limit is None else min(limit, LONGEST_PAGE)}
         page = await self._get(f"/schedules/{name}/changes", Page[ChangeView], params)
         return page.items
@@ -144,10 +144,9 @@ class ScheduleCalls(Calls):
         with_last: bool = False,
         limit: int | None = None,
     ) -> list[UpcomingView]:
-        """The windows to come of all schedules, soonest first; of the next day unless said.
+        """List upcoming windows of all schedules, soonest first (default: the next 24 hours).
 
-        With `first_only`, only the next one of each schedule. With `with_last`, each also has what became of its
-        schedule's latest window.
+        `first_only` lists only the next window of each schedule; `with_last` adds the outcome of its latest window.
         """
         params = {
             "tenant": self.tenant, "until": _said(until), "first_only": first_only, "with_last": with_last,
@@ -165,7 +164,7 @@ class ScheduleCalls(Calls):
         id: str | None = None,
         subject: str = "",
     ) -> CloudEvent:
-        """An event to send; without an id it gets a new one, so that sending it again is safe."""
+        """Build an event. The default id is new, so that sending the event again is idempotent."""
         return CloudEvent(
             specversion="1.0",
             id=id or new_id("event", self._connection.clock.wall(), self._random),
@@ -177,7 +176,7 @@ class ScheduleCalls(Calls):
         )
 
     async def send_events(self, events: Sequence[CloudEvent]) -> list[ReceivedView]:
-        """Send events; when this comes back they are kept. One that had come before changes nothing."""
+        """Send events; they are durable on return. Duplicates are ignored."""
         received: list[ReceivedView] = []
         for body in _batches(events):
             answer = await self._connection.request(
@@ -187,7 +186,7 @@ class ScheduleCalls(Calls):
         return received
 
     def received_events(self, *, type: str | None = None, limit: int | None = None) -> AsyncIterator[EventView]:
-        """Events that came in, the latest first."""
+        """List received events, latest first."""
         return self._list("/events/received", EventView, {"tenant": self.tenant, "type": type}, limit)
 
     def _wish(self, definition: bytes | Mapping[str, object], why: str, since: datetime | None) -> ScheduleRequest:
@@ -196,7 +195,7 @@ class ScheduleCalls(Calls):
 
 
 def _batches(events: Sequence[CloudEvent]) -> Iterator[bytes]:
-    """Events as bodies of requests, each of which a server takes."""
+    """Split events into request bodies within the server's limits."""
     texts: list[bytes] = []
     size = 0
     for event in events:

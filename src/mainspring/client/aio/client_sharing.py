@@ -1,4 +1,4 @@
-"""The client's part for who may use what: pools, policies, quotas, grants, groups, freezes, and how things stand."""
+"""Client methods for sharing: pools, policies, quotas, grants, groups, freezes, usage."""
 
 from __future__ import annotations
 
@@ -28,140 +28,140 @@ from mainspring.protocol.rest.sharing import (
 
 
 class SharingCalls(Calls):
-    """How a fleet is shared."""
+    """Pools, quotas and limits."""
 
     # pools, and the policies that pin work to them
 
     def pools(self, *, limit: int | None = None) -> AsyncIterator[PoolView]:
-        """The pools, by name."""
+        """List the pools, by name."""
         return self._list("/pools", PoolView, {}, limit)
 
     async def pool_named(self, name: str) -> PoolView:
-        """A pool."""
+        """Get a pool."""
         return await self._get(f"/pools/{name}", PoolView)
 
     async def put_pool(self, name: str, wish: PoolRequest, *, if_match: int | None = None) -> PoolView:
-        """Describe a pool. Raises Outdated if `if_match` is said, and is not its version."""
+        """Create or update a pool. Raises Outdated if `if_match` is set and not its version."""
         return await self._put(f"/pools/{name}", wish, PoolView, version=if_match)
 
     def policies(self, *, limit: int | None = None) -> AsyncIterator[PolicyView]:
-        """The policies, by name."""
+        """List the policies, by name."""
         return self._list("/policies", PolicyView, {}, limit)
 
     async def put_policy(self, name: str, wish: PolicyRequest, *, if_match: int | None = None) -> PolicyView:
-        """Keep a policy. Raises Outdated if `if_match` is said, and is not its version."""
+        """Create or update a policy. Raises Outdated if `if_match` is set and not its version."""
         return await self._put(f"/policies/{name}", wish, PolicyView, version=if_match)
 
     async def drop_policy(self, name: str, why: str = "", *, if_match: int | None = None) -> Done:
-        """Take a policy away."""
+        """Delete a policy."""
         return await self._delete(f"/policies/{name}", version=if_match, params={"why": why or None})
 
     # quotas
 
     def quotas(self, *, tenant: str | None = None, limit: int | None = None) -> AsyncIterator[QuotaView]:
-        """The quotas that somebody set, by tenant and pool; without `tenant` those of the client's, if it has one."""
+        """List the quotas, by tenant and pool; `tenant` defaults to the client's, if it has one."""
         return self._list("/quotas", QuotaView, {"tenant": tenant or self.tenant}, limit)
 
     async def quota(self, tenant: str, pool: str = "") -> QuotaView:
-        """A tenant's quota in a pool, or for every pool that has none of its own; version 0 if nobody set one."""
+        """Get a tenant's quota in a pool, or its default quota; version 0 if none is set."""
         return await self._get(f"/tenants/{tenant}/quota", QuotaView, {"pool": pool or None})
 
     async def put_quota(
         self, tenant: str, wish: QuotaRequest, pool: str = "", *, if_match: int | None = None
     ) -> QuotaView:
-        """Set a tenant's quota. Raises Outdated if `if_match` is said, and is not its version."""
+        """Set a tenant's quota. Raises Outdated if `if_match` is set and not its version."""
         params = {"pool": pool or None}
         return await self._put(f"/tenants/{tenant}/quota", wish, QuotaView, version=if_match, params=params)
 
     async def raise_quota(self, tenant: str, wish: RaiseRequest, pool: str = "") -> QuotaView:
-        """Let another quota hold for a while, in the place of what it was raised to before."""
+        """Raise a quota temporarily, replacing an earlier raise."""
         params = {"pool": pool or None}
         return await self._post(f"/tenants/{tenant}/quota/raise", wish, QuotaView, repeatable=True, params=params)
 
     async def end_raise(self, tenant: str, pool: str = "", why: str = "") -> Done:
-        """Let the quota itself hold again."""
+        """End a temporary quota raise."""
         params = {"pool": pool or None, "why": why or None}
         return await self._delete(f"/tenants/{tenant}/quota/raise", params=params)
 
     async def put_booking(self, tenant: str, name: str, wish: BookingRequest, pool: str = "") -> QuotaView:
-        """Let more be guaranteed to a tenant at recurring times, in the place of what is booked under the same name."""
+        """Create or replace a booking: a higher guarantee for a tenant at recurring times."""
         params = {"pool": pool or None}
         return await self._put(f"/tenants/{tenant}/quota/bookings/{name}", wish, QuotaView, params=params)
 
     async def drop_booking(self, tenant: str, name: str, pool: str = "", why: str = "") -> Done:
-        """Let what is booked under a name not come any more."""
+        """Delete a booking."""
         params = {"pool": pool or None, "why": why or None}
         return await self._delete(f"/tenants/{tenant}/quota/bookings/{name}", params=params)
 
     async def drop_quota(self, tenant: str, pool: str = "", why: str = "", *, if_match: int | None = None) -> Done:
-        """Take a quota away: what is usual holds."""
+        """Delete a quota: the default applies."""
         params = {"pool": pool or None, "why": why or None}
         return await self._delete(f"/tenants/{tenant}/quota", version=if_match, params=params)
 
-    # who may ask for P0
+    # P0 grants
 
     def p0_grants(self, *, limit: int | None = None) -> AsyncIterator[GrantView]:
-        """Who may ask for P0, by tenant."""
+        """List the P0 grants, by tenant."""
         return self._list("/p0-grants", GrantView, self._of_tenant(), limit)
 
     async def grant_p0(self, tenant: str, wish: GrantRequest) -> GrantView:
-        """Let a tenant ask for P0, in the place of an earlier grant."""
+        """Grant P0 to a tenant, replacing an earlier grant."""
         return await self._put(f"/tenants/{tenant}/p0-grant", wish, GrantView)
 
     async def revoke_p0(self, tenant: str, why: str = "") -> Done:
-        """Let a tenant ask for P0 no more."""
+        """Revoke a tenant's P0 grant."""
         return await self._delete(f"/tenants/{tenant}/p0-grant", params={"why": why or None})
 
-    # groups of work
+    # concurrency groups
 
     def groups(self, *, limit: int | None = None) -> AsyncIterator[GroupView]:
-        """Groups of work, by tenant and name."""
+        """List the concurrency groups, by tenant and name."""
         return self._list("/groups", GroupView, self._of_tenant(), limit)
 
     async def group_named(self, name: str, *, tenant: str | None = None) -> GroupView:
-        """A group, of this client's tenant unless said."""
+        """Get a group; `tenant` defaults to the client's."""
         return await self._get(f"/groups/{name}", GroupView, {"tenant": tenant or self.tenant})
 
     async def put_group(
         self, name: str, wish: GroupRequest, *, tenant: str | None = None, if_match: int | None = None
     ) -> GroupView:
-        """Define a group, of this client's tenant unless said. Raises Outdated if `if_match` is not its version."""
+        """Create or update a group; `tenant` defaults to the client's. Raises Outdated if `if_match` doesn't match."""
         params = {"tenant": tenant or self.tenant}
         return await self._put(f"/groups/{name}", wish, GroupView, version=if_match, params=params)
 
     async def drop_group(self, name: str, why: str = "", *, if_match: int | None = None) -> Done:
-        """Take a group away: it limits nothing any more."""
+        """Delete a group: its limit no longer applies."""
         params = {**self._of_tenant(), "why": why or None}
         return await self._delete(f"/groups/{name}", version=if_match, params=params)
 
     # freezes
 
     def freezes(self, *, limit: int | None = None) -> AsyncIterator[FreezeView]:
-        """What is frozen."""
+        """List the freezes."""
         return self._list("/freezes", FreezeView, {}, limit)
 
     async def freeze(self, wish: FreezeRequest) -> FreezeView:
-        """Let nothing new of something start, in the place of an earlier freeze of the same; what runs goes on."""
+        """Freeze a scope: nothing new starts, running tasks continue. Replaces an earlier freeze of the same scope."""
         return await self._post("/freezes", wish, FreezeView, repeatable=True)
 
     async def unfreeze(self, kind: str, subject: str = "", why: str = "") -> Done:
-        """Let it go on."""
+        """Delete a freeze."""
         return await self._delete("/freezes", params={"kind": kind, "subject": subject or None, "why": why or None})
 
-    # how things stand
+    # queue and usage
 
     async def queue(self, pool: str | None = None) -> QueueView:
-        """What waits in a pool, in which order, and for what; without `pool` in the one where runs usually go."""
+        """Get the queue of a pool: order and reasons; `pool` defaults to the default pool."""
         return await self._get("/queue", QueueView, {"pool": pool})
 
     def use(self, pool: str | None = None, *, limit: int | None = None) -> AsyncIterator[TenantUseView]:
-        """Who uses how much of a pool, and may, the largest share first."""
+        """List usage and limits of a pool's tenants, largest share first."""
         return self._list("/use", TenantUseView, {"pool": pool}, limit)
 
     async def tenant_use(self, tenant: str, pool: str | None = None) -> TenantUseView:
-        """What one tenant uses of a pool, and may."""
+        """Get usage and limits of a tenant in a pool."""
         return await self._get(f"/tenants/{tenant}/use", TenantUseView, {"pool": pool})
 
     async def level(self, pool: str | None = None) -> LevelView:
-        """How well a pool can be served; without `pool` the one that is worst."""
+        """Get the degradation level of a pool; without `pool`, of the worst one."""
         return await self._get("/level", LevelView, {"pool": pool})

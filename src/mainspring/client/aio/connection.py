@@ -1,12 +1,12 @@
-"""One server, as a client reaches it: requests, answers, errors by code, and repeats where they are safe.
+"""HTTP connection to one server: requests, responses, errors by code, and retries of idempotent requests.
 
-    Unreachable    no answer came: the message says which address, why, and what to do
-    anything else  the server answered with a problem, which became the error of `protocol/errors.py` with the same code
+    Unreachable    no response: the message has the address, the cause, and what to do
+    other errors   the server returned a problem, raised as the error of `protocol/errors.py` with the same code
 
-1. Only what is safe is repeated: a question (GET), a wish that carries an idempotency key, and whatever the server says
-   that it has not taken (Overloaded).
-2. It is repeated only while the moment is wrong (Unavailable and its kinds), longer apart each time, and as a whole for
-   no longer than `patience`.
+1. Only safe requests are retried: GET, requests with an idempotency key, and requests that the server rejected before
+   processing (Overloaded).
+2. They are retried after temporary errors only (Unavailable and its subclasses), with exponential backoff, for at most
+   `patience` seconds.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LONGEST_DELAY_SECONDS = 5.0
 
 
 class Connection:
-    """The way to one server."""
+    """A connection to one server."""
 
     def __init__(
         self,
@@ -48,13 +48,13 @@ class Connection:
             base_url=self.url + API,
             headers=dict(headers),
             timeout=timeout_seconds,
-            # A proxy that the environment names leads away from this machine.
+            # A proxy from the environment can't reach this machine's loopback.
             trust_env=not is_loopback(address.host),
             verify=trust(address.scheme, ca_cert=ca_cert, certificate=certificate),
         )
 
     async def close(self) -> None:
-        """Give the sockets back."""
+        """Close the connections."""
         await self._http.aclose()
 
     async def request(
@@ -69,7 +69,7 @@ class Connection:
         key: str | None = None,
         repeatable: bool | None = None,
     ) -> httpx2.Response:
-        """Ask, and give back the answer if it is no problem. Raises what the problem says, or Unreachable."""
+        """Send a request and return a successful response. Raises the error of its problem, or Unreachable."""
         sent = dict(headers or {})
         if key is not None:
             sent["Idempotency-Key"] = key
@@ -98,7 +98,7 @@ class Connection:
         headers: Mapping[str, str] | None = None,
         silence_seconds: float | None,
     ) -> AsyncIterator[httpx2.Response]:
-        """An answer that is read while it comes. Raises as `request` does, also in the middle of it."""
+        """Stream a response. Raises as `request` does, also while streaming."""
         timeout = httpx2.Timeout(self._http.timeout.connect, read=silence_seconds)
         try:
             async with self._http.stream(
@@ -111,7 +111,7 @@ class Connection:
             raise unreachable(self.url, error) from error
 
     def delays(self) -> Iterator[float]:
-        """How long to wait before each repeat, until patience is over."""
+        """Yield the delay before each retry, until `patience` is exhausted."""
         until = self.clock.monotonic() + self.patience
         delay = _FIRST_DELAY_SECONDS
         while (left := until - self.clock.monotonic()) > 0:
@@ -133,7 +133,7 @@ class Connection:
         return response
 
     async def _read(self, answer: httpx2.Response) -> httpx2.Response:
-        """All of an answer. Raises TooLarge or Unreachable if it does not end."""
+        """Read a complete response. Raises TooLarge or Unreachable if it exceeds the limits."""
         gathered = Gathered(answer, self.clock.monotonic() + LONGEST_ANSWER_SECONDS)
         async for part in answer.aiter_bytes():
             gathered.add(part, self.clock.monotonic())

@@ -1,7 +1,7 @@
-"""What goes on while it is watched: transitions as they become durable, and a log while it is written.
+"""Live streams: state transitions as they become durable, and logs as they are written.
 
-Both take up again by themselves where they were, after a connection that broke or a server that moved, for as long as
-the connection's patience lasts; what was handed out before is not handed out again.
+Both reconnect and resume where they were after a broken connection or a failover, for as long as the connection's
+`patience` lasts; nothing is yielded twice.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from mainspring.protocol.rest.runs import TransitionView
 
 
 class EventStream:
-    """Transitions from the beginning of its `async with` on. Iterating never ends by itself; leave that to end it.
+    """State transitions since entering its `async with`. The iteration never ends; leave the block to stop it.
 
-    Yields None when nothing happened for some seconds, so that whoever waits can look up.
+    Yields None after some seconds without an event, so that the consumer can check other conditions.
     """
 
     def __init__(self, connection: Connection, wanted: Parameters, after: str | None, silence_seconds: float) -> None:
@@ -32,7 +32,7 @@ class EventStream:
         self._silence_seconds = silence_seconds
         self._wanted = wanted
         self.cursor = after
-        """The place of the last event: a stream that is opened with it goes on behind it."""
+        """Cursor of the last event: a stream that is opened with it continues after that event."""
         self._open = AsyncExitStack()
         self._lines: AsyncIterator[httpx2.ServerSentEvent]
 
@@ -46,7 +46,7 @@ class EventStream:
         await self.close()
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         await self._open.aclose()
 
     async def __aiter__(self) -> AsyncIterator[TransitionView | None]:
@@ -57,7 +57,7 @@ class EventStream:
                         self.cursor = event.id
                     yield msgspec.json.decode(event.data, type=TransitionView) if event.event == "transition" else None
             except Unavailable:
-                # Nothing is lost: it is asked for again, behind the cursor.
+                # Nothing is lost: the stream resumes after the cursor.
                 yield None
             self._lines = await self._again()
 
@@ -95,7 +95,7 @@ class EventStream:
 async def read_log(
     connection: Connection, task: str, *, attempt: int | None = None, offset: int = 0, limit: int | None = None
 ) -> LogPart:
-    """A part of the log of an attempt, the latest unless another is named; a negative offset counts from the end."""
+    """Read a part of an attempt's log (default: the latest attempt); a negative offset counts from the end."""
     params = {"attempt": attempt, "offset": offset, "limit": limit}
     return log_part(await connection.request("GET", f"/tasks/{task}/log", params=params))
 
@@ -103,13 +103,13 @@ async def read_log(
 async def follow_log(
     connection: Connection, task: str, *, attempt: int | None = None, offset: int = 0
 ) -> AsyncIterator[bytes]:
-    """The log of one attempt from `offset` on, as it is written, until its end."""
+    """Stream the log of one attempt from `offset`, until it ends."""
     delays = connection.delays()
     while True:
         params = {"attempt": attempt, "offset": offset, "follow": True}
         try:
             async with connection.stream("GET", f"/tasks/{task}/log", params=params, silence_seconds=None) as answer:
-                # By now a later attempt may have begun: this goes on with the one that it began with.
+                # A later attempt may have started meanwhile: stay with the same one.
                 attempt = int(answer.headers["X-Log-Attempt"])
                 async for piece in answer.aiter_raw():
                     offset += len(piece)

@@ -1,8 +1,7 @@
-"""The index of a folder, `DIR/.mainspring/folder.json`: what we know of each schedule besides the database.
+"""The index of a folder, `DIR/.mainspring/folder.json`: data about each schedule that is not in the database.
 
-By scheduleId: where its pipeline was last seen, what of it the server was last given, and what its runs came to, so
-that totals outlive the database's retention. Without the index everything still runs: it is made again from the state
-files.
+By scheduleId: the last path of its pipeline, what was last applied on the server, and the totals of its runs, so that
+totals outlive the database's retention. If the index is missing, it is rebuilt from the state files.
 """
 
 from __future__ import annotations
@@ -24,26 +23,26 @@ log = structlog.get_logger()
 
 
 class Known(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What we know of one schedule."""
+    """One schedule."""
 
     schedule_id: str
     pipeline_id: str
     path: str
-    """Of its directory, below the folder; `.` is the folder itself."""
+    """Path of its directory, relative to the folder; `.` is the folder itself."""
     tenant: str | None = None
     digest: str = ""
-    """Of what the server was last given."""
+    """Digest of what was last applied on the server."""
     names: tuple[str, ...] = ()
-    """Of its schedules on the server; none for a pipeline that runs only when somebody asks."""
+    """Names of its schedules on the server; empty for a pipeline without a schedule."""
     stats: ScheduleStats = ScheduleStats()
     history: tuple[RunRecord, ...] = ()
-    """The latest runs, the newest first."""
+    """The latest runs, newest first."""
     counted: tuple[str, ...] = ()
-    """Ends of runs that are in `stats`, and could come again (`states.Tally`)."""
+    """Ends of runs that are in `stats` and may be reported again (`state_view.Tally`)."""
     counted_until: datetime | None = None
-    """Runs that began up to then are in `stats` too: a state file counted them, and knows no ids."""
+    """Runs that started up to then are in `stats` too: they come from a state file, which has no run ids."""
     open: tuple[str, ...] = ()
-    """Ids of runs that were not over."""
+    """Ids of unfinished runs."""
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,17 +52,17 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Index:
-    """What is known of the schedules of one folder, by scheduleId. Nothing is written before `save`."""
+    """The schedules of one folder, by scheduleId. Nothing is written before `save`."""
 
     def __init__(self, root: Path) -> None:
         self.path = root / OWN_DIRECTORY / INDEX_FILE
         self.entries: dict[str, Known] = {}
         self.saved_at: datetime | None = None
-        """When it was last written, as whoever saves it says: runs that ended before are counted, or open."""
+        """Set by the writer: every run that ended before this is counted or in `open`."""
 
     @classmethod
     def load(cls, root: Path) -> Index:
-        """The index of a folder. One that can't be read is put aside, with a warning, and it is empty."""
+        """Load the index of a folder. A corrupt one is renamed, with a warning, and an empty one returned."""
         index = cls(root)
         try:
             data = safe_files.read(index.path, most_bytes=LARGEST_BYTES)
@@ -75,7 +74,7 @@ class Index:
         return index
 
     def save(self) -> bool:
-        """Write the index so that it outlives a power failure; whether that worked. A fault is logged."""
+        """Write the index with fsync; False, with a log line, if that failed."""
         ordered = sorted(self.entries.values(), key=lambda known: known.schedule_id)
         data = msgspec.json.encode(_File(saved_at=self.saved_at, schedules=tuple(ordered)))
         try:
@@ -97,7 +96,7 @@ class Index:
 
 
 def _is_sound(known: Known) -> bool:
-    """Whether an entry is one that we could have written: what is below the folder, and its own schedules."""
+    """Whether an entry is plausible: a path below the folder, and only its own schedules."""
     path = PurePosixPath(known.path)
     is_below = bool(known.path) and not path.is_absolute() and ".." not in path.parts and "\0" not in known.path
     times = [at for run in known.history for at in (run.started_at, run.completed_at)]
@@ -112,7 +111,7 @@ def _decode(data: bytes) -> _File:
     try:
         file = msgspec.json.decode(data, type=_File)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidFile(f"can't be read: {error}") from error
+        raise InvalidFile(f"can't be parsed: {error}") from error
     if file.version != VERSION:
-        raise InvalidFile(f"has version {file.version}, and we read version {VERSION}")
+        raise InvalidFile(f"has version {file.version}; only version {VERSION} is supported")
     return file

@@ -1,6 +1,6 @@
-"""The files beside pipelines, as they are written: `.schedule-state.json` and `.scheduler.lock` (FLD-3, FLD-4).
+"""Format of the files beside pipelines: `.schedule-state.json` and `.scheduler.lock` (FLD-3, FLD-4).
 
-The names in the files are those of the format (`scheduleId`); here they are ours (`schedule_id`).
+Keys in the files are in camel case (`scheduleId`), attributes here in snake case (`schedule_id`).
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import msgspec
 
 STATE_FILE = ".schedule-state.json"
 ARCHIVE_FILE = ".schedule-state.archive.json"
-"""Where the state goes when a pipeline loses its schedule, and where it comes back from."""
+"""Keeps the state while a pipeline has no schedule."""
 LOCK_FILE = ".scheduler.lock"
 PIPELINE_FILE = "pipeline.yaml"
 RESULTS = ".results"
 OWN_DIRECTORY = ".mainspring"
 ADDRESS_FILE = "server.json"
-"""In there: where the scheduler that runs the folder answers."""
+"""In that directory: the address of the scheduler that runs the folder."""
 VERSION = 1
 
 Instant: TypeAlias = Annotated[datetime, msgspec.Meta(tz=True)]
@@ -31,17 +31,17 @@ class _Record(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):
 
 
 class ScheduleStatus(StrEnum):
-    """What a schedule does at the moment."""
+    """Current status of a schedule."""
 
     IDLE = "idle"
-    """It waits for its next run."""
+    """Waiting for its next run."""
     RUNNING = "running"
     PAUSED = "paused"
-    """By a person; also while a run of it is still under way."""
+    """Paused by a user, even while a run is still active."""
     ERROR = "error"
-    """Its last run failed; it waits for the retry, or for the next run."""
+    """Its last run failed; waiting for the retry or the next run."""
     DISABLED = "disabled"
-    """By its file, or because it failed too often."""
+    """Disabled by its file or by too many failures."""
 
 
 class RunRecord(_Record, kw_only=True, frozen=True):
@@ -49,20 +49,20 @@ class RunRecord(_Record, kw_only=True, frozen=True):
 
     started_at: Instant
     completed_at: Instant | None
-    """None while it is not over."""
+    """None while it is unfinished."""
     success: bool
     duration: int | msgspec.UnsetType | None = msgspec.UNSET
     """In milliseconds."""
     result_file: str | msgspec.UnsetType | None = msgspec.UNSET
-    """Below the pipeline's directory."""
+    """Relative to the pipeline's directory."""
     items_processed: int | msgspec.UnsetType | None = msgspec.UNSET
     error: str | msgspec.UnsetType | None = msgspec.UNSET
     retry_attempt: int | msgspec.UnsetType = msgspec.UNSET
-    """How often it was tried again."""
+    """Number of retries."""
 
 
 class ScheduleStats(_Record, kw_only=True, frozen=True):
-    """All runs so far."""
+    """Totals of all runs."""
 
     total_runs: Count = 0
     successful_runs: Count = 0
@@ -84,7 +84,7 @@ class ScheduleState(_Record, kw_only=True, frozen=True):
     next_run: Instant | None = None
     stats: ScheduleStats = ScheduleStats()
     history: tuple[RunRecord, ...] = ()
-    """The latest runs, the newest first."""
+    """The latest runs, newest first."""
 
 
 class LockRecord(_Record, kw_only=True, frozen=True):

@@ -1,6 +1,6 @@
-"""Result files: `.results/2026-01-26T14-00-00.json`, what a run of a pipeline with `tasks` left.
+"""Result files: `.results/2026-01-26T14-00-00.json`, the outputs of a run.
 
-A map-reduce task writes its own file and names it in its output; here is the one for all others.
+A map-reduce task writes its own file and names it in its output; this one is for all other pipelines.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mainspring.folder.state.records import RESULTS, RunRecord
 from mainspring.protocol.errors import InvalidFile
 
 KEPT = 100
-"""Result files of a pipeline; older ones are deleted."""
+"""Result files kept per pipeline; older ones are deleted."""
 _LARGEST_BYTES = 64 * 1024 * 1024
 _RESULT = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(-\d+)?\.\w+")
 
@@ -28,7 +28,7 @@ log = structlog.get_logger()
 
 
 class ResultFile(msgspec.Struct, frozen=True, kw_only=True):
-    """What is written."""
+    """Content of a result file."""
 
     run_id: str
     pipeline: str
@@ -43,9 +43,9 @@ class _Whose(msgspec.Struct, frozen=True):
 
 
 def write_result(directory: Path, result: ResultFile) -> str | None:
-    """Write the result of a run; its path below the pipeline's directory. None, with a log line, if that failed.
+    """Write the result of a run; return its path relative to the pipeline's directory, or None if that failed.
 
-    The same run again writes the same file.
+    Idempotent per run. A failure is logged.
     """
     place = directory / RESULTS
     try:
@@ -59,7 +59,7 @@ def write_result(directory: Path, result: ResultFile) -> str | None:
 
 
 def delete_old(directory: Path) -> None:
-    """Delete all result files of a pipeline but the latest."""
+    """Delete all but the latest result files of a pipeline."""
     place = directory / RESULTS
     if place.is_symlink():
         return
@@ -72,7 +72,7 @@ def delete_old(directory: Path) -> None:
 
 
 def result_of(run_id: str, pipeline: str, state: str, record: RunRecord, outputs: dict[str, object]) -> ResultFile:
-    """What a run left."""
+    """Build the result file of a run."""
     return ResultFile(
         run_id=run_id, pipeline=pipeline, state=state, started_at=record.started_at, completed_at=record.completed_at,
         outputs=outputs,
@@ -80,7 +80,7 @@ def result_of(run_id: str, pipeline: str, state: str, record: RunRecord, outputs
 
 
 def _make(place: Path) -> None:
-    """Make the directory of results, if there is none. Raises OSError for a link: what it leads to is not ours."""
+    """Create the directory of results. Raises OSError for a symbolic link: its target is not ours."""
     if place.is_symlink():
         raise NotADirectoryError(errno.ENOTDIR, "is a symbolic link", str(place))
     place.mkdir(exist_ok=True)
@@ -92,7 +92,7 @@ def _names(started_at: datetime) -> Iterator[str]:
 
 
 def _is_for(path: Path, run_id: str) -> bool:
-    """Whether a name is free, or its file is of this run."""
+    """Whether a path is free, or has the result of this run."""
     try:
         data = safe_files.read(path, most_bytes=_LARGEST_BYTES)
         return data is None or msgspec.json.decode(data, type=_Whose).run_id == run_id

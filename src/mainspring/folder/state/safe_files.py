@@ -1,8 +1,8 @@
-"""How the files that we keep in a folder are read and written: never through a link, never half.
+"""Atomic reads and writes of the files in a folder, never through a symbolic link.
 
-1. A reader sees the old content or the new one: a file is written beside the old one and then takes its name.
-2. A symbolic link, a pipe or a device in the place of a file is neither read nor written: it is a fault.
-3. What a killed process leaves behind has one name (`<name>.new`), and the next write takes it away.
+1. A reader sees the old content or the new: a file is written under another name, then renamed.
+2. A symbolic link, pipe or device in place of a file is an error: it is neither read nor written.
+3. The temporary file of a killed process has a fixed name (`<name>.new`), and the next write replaces it.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ _FIRST_YEAR, _LAST_YEAR = 1970, 9998
 
 
 def encode(record: msgspec.Struct) -> bytes:
-    """A record as people and other programs expect it: two spaces of indentation, times in UTC with milliseconds."""
+    """Encode a record as JSON, indented by two spaces, with times in UTC with milliseconds."""
     plain = msgspec.to_builtins(record, builtin_types=(datetime,))
-    # `json` writes the times as we want them, but takes twice as long when it indents as well.
+    # `json` formats times as needed, but is twice as slow when it also indents.
     text = json.dumps(plain, ensure_ascii=False, default=written_time).encode("utf-8", "replace")
     return msgspec.json.format(text, indent=2) + b"\n"
 
 
 def written_time(at: datetime) -> str:
-    """A time as the files have it: `2026-01-26T14:00:00.000Z`."""
+    """Format a time: `2026-01-26T14:00:00.000Z`."""
     return f"{at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
 
 
 def can_be(*times: datetime | None) -> bool:
-    """Whether times are such that one can reckon with them in every zone, and a machine may have written them."""
+    """Whether times are plausible, and safe to convert to any time zone."""
     return all(at is None or _FIRST_YEAR <= at.year <= _LAST_YEAR for at in times)
 
 
 def read(path: Path, *, most_bytes: int) -> bytes | None:
-    """The content of a file; None if there is none. Raises InvalidFile, also for more than `most_bytes`."""
+    """Read a file; None if there is none. Raises InvalidFile, also for more than `most_bytes`."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
@@ -62,7 +62,7 @@ def read(path: Path, *, most_bytes: int) -> bytes | None:
 
 
 def replace(path: Path, data: bytes, *, sync: bool = False) -> None:
-    """Make `data` the content of the file. With `sync` it also outlives a power failure. Raises OSError."""
+    """Replace the content of a file atomically, with fsync if `sync`. Raises OSError."""
     new = path.with_name(f"{path.name}.new")
     with contextlib.suppress(FileNotFoundError):
         new.unlink()

@@ -1,4 +1,4 @@
-"""A schedule of a folder, as it is had in mind: who it is, what its runs came to, and what goes on."""
+"""In-memory state of a folder's schedule: identity, totals and active runs."""
 
 from __future__ import annotations
 
@@ -16,45 +16,45 @@ from mainspring.protocol.rest.schedules import ScheduleView
 
 
 class Running(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that is not over."""
+    """An unfinished run."""
 
     record: RunRecord
     due_at: datetime | None = None
-    """It failed, and is tried again then."""
+    """When the next retry is due."""
     tries_told: int = 0
-    """So many failed tries were told of."""
+    """Failed attempts that events were emitted for."""
 
 
 class Live:
-    """One schedule. What of it outlives the process is in `known`, what people see in `shown`."""
+    """One schedule. `known` is its persistent part, `shown` the content of its state file."""
 
     def __init__(self, known: Known) -> None:
         self.schedule_id = known.schedule_id
         self.title = known.pipeline_id
         self.config = ScheduleConfig()
         self.views: dict[str, ScheduleView] = {}
-        """What the server says of its schedules, by their names there."""
+        """The server's views of its schedules, by name."""
         self.running: dict[str, Running] = {}
-        """By the ids of runs."""
+        """By run id."""
         self.follow(known)
         self.tally = Tally(
             stats=known.stats, history=known.history, counted=known.counted, counted_until=known.counted_until
         )
         self.open = known.open
-        """Ids of runs that were not over when somebody last looked."""
+        """Ids of runs that were unfinished in the loaded index."""
         self.is_unsure = False
-        """The server may have runs of it that nobody here knows of."""
+        """The server may have runs of it that were never counted."""
         self.shown = self.now()
-        """What its state file says."""
+        """Content of its state file."""
 
     def follow(self, known: Known) -> None:
-        """Be what the server was given."""
+        """Take over what was applied on the server."""
         self.pipeline_id, self.path, self.tenant = known.pipeline_id, known.path, known.tenant
         self.digest, self.names = known.digest, known.names
         self.views = {name: view for name, view in self.views.items() if name in known.names}
 
     def known(self) -> Known:
-        """What is to be remembered of it."""
+        """Return its index entry."""
         tally = self.tally
         return Known(
             schedule_id=self.schedule_id, pipeline_id=self.pipeline_id, path=self.path, tenant=self.tenant,
@@ -63,7 +63,7 @@ class Live:
         )  # fmt: skip
 
     def now(self) -> ScheduleState:
-        """What its state file is to say."""
+        """Return the content for its state file."""
         newest = max(self.running.values(), key=lambda one: one.record.started_at, default=None)
         return state_view.state_of(
             self.views.get(self.schedule_id),
@@ -74,5 +74,5 @@ class Live:
         )
 
     def has_counted(self, run: RunView) -> bool:
-        """Whether a run is over and was counted."""
+        """Whether a run is finished and counted."""
         return state_view.is_over(run) and state_view.is_counted(self.tally, run)

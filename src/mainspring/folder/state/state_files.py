@@ -1,7 +1,7 @@
-"""`.schedule-state.json`, beside each pipeline: what its schedule did, for people and for other programs (FLD-3).
+"""`.schedule-state.json`, beside each pipeline: the status and history of its schedule (FLD-3).
 
-The database is the truth, and this file is its mirror: it is written without fsync, and a fault while writing one of
-them (a full disk, a folder without rights) is logged and stops nothing.
+The database is authoritative and this file mirrors it: it is written without fsync, and a failed write (a full disk,
+missing permissions) is logged and stops nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SCHEDULE_ID = re.compile(r"[a-z0-9._-]{1,115}-[a-z0-9]{6}")
 
 
 class StateFault(msgspec.Struct, frozen=True, kw_only=True):
-    """A state file that can't be used."""
+    """An invalid state file."""
 
     file: str
     why: str
@@ -36,15 +36,15 @@ class _Versioned(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_state(directory: Path) -> ScheduleState | StateFault | None:
-    """What the state file of a pipeline says; None if there is none. Fields that we do not know are passed over."""
+    """Read the state file of a pipeline; None if there is none. Unknown fields are ignored."""
     return _read(directory / STATE_FILE)
 
 
 def write_state(directory: Path, state: ScheduleState) -> bool:
-    """Let the state file say this; whether that changed it. A fault is logged, and leaves the file as it was."""
+    """Write the state file; return whether it changed. A failure is logged, and leaves the file unchanged."""
     path = directory / STATE_FILE
     data = safe_files.encode(state)
-    with contextlib.suppress(InvalidFile):  # then it is replaced, like one with another content
+    with contextlib.suppress(InvalidFile):  # an invalid file is replaced
         if safe_files.read(path, most_bytes=LARGEST_BYTES) == data:
             return False
     try:
@@ -56,14 +56,14 @@ def write_state(directory: Path, state: ScheduleState) -> bool:
 
 
 def archive_state(directory: Path) -> bool:
-    """Put the state file aside, because its pipeline has no schedule any more; whether there was one."""
+    """Archive the state file of a pipeline that lost its schedule; return whether there was one."""
     return _rename(directory / STATE_FILE, directory / ARCHIVE_FILE)
 
 
 def restore_archived(directory: Path) -> ScheduleState | StateFault | None:
-    """Take the archived state up again, because the schedule came back, and read it; None if there is none.
+    """Restore and read the archived state of a schedule that was added again; None if there is none.
 
-    A state file that is there already stays, and counts.
+    An existing state file has precedence.
     """
     state = _read(directory / STATE_FILE)
     if state is None and _rename(directory / ARCHIVE_FILE, directory / STATE_FILE):
@@ -72,7 +72,7 @@ def restore_archived(directory: Path) -> ScheduleState | StateFault | None:
 
 
 def drop_state(directory: Path) -> bool:
-    """Delete the state file and the archived one, because their pipeline is deleted; whether there was one."""
+    """Delete the state files of a removed pipeline; return whether there were any."""
     dropped = False
     for name in (STATE_FILE, ARCHIVE_FILE, f"{STATE_FILE}.new"):
         try:
@@ -98,16 +98,16 @@ def _decode(data: bytes) -> ScheduleState:
     try:
         version = msgspec.json.decode(data, type=_Versioned).version
         if version != VERSION:
-            raise InvalidFile(f"has version {version}, and we read version {VERSION}")
+            raise InvalidFile(f"has version {version}; only version {VERSION} is supported")
         state = msgspec.json.decode(data, type=ScheduleState)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidFile(f"can't be read: {error}") from error
+        raise InvalidFile(f"can't be parsed: {error}") from error
     if not _SCHEDULE_ID.fullmatch(state.schedule_id):
-        raise InvalidFile(f"has a scheduleId that we never gave: {state.schedule_id[:80]!r}")
+        raise InvalidFile(f"has an invalid scheduleId: {state.schedule_id[:80]!r}")
     runs = [run for run in (state.last_run, *state.history) if run is not None]
     times = [at for run in runs for at in (run.started_at, run.completed_at)]
     if not safe_files.can_be(state.next_run, state.stats.last_failure, *times):
-        raise InvalidFile("has a time that can't be")
+        raise InvalidFile("has a time out of range")
     return state
 
 

@@ -1,14 +1,14 @@
-"""From what the server says of a schedule and its runs to what `.schedule-state.json` says of them. Pure (FLD-3).
+"""Compute `.schedule-state.json` from the server's views of a schedule and its runs. Pure (FLD-3).
 
-    record_of      a run, and its tasks once it is over -> a record
-    Tally          all runs of a schedule as far as they were counted
-    state_of       a schedule, a tally and the run that is under way -> the content of the file
+    record_of      a run, with its tasks once it is finished -> a record
+    Tally          totals and history of the counted runs of a schedule
+    state_of       a schedule, a tally and the active run -> the content of the file
 
-1. A run is counted once, by its id, when it is over. Windows that were missed, late or skipped are no runs.
-   One that a person retries is counted as it ended last, in the place of how it had ended before.
+1. A run is counted once, by its id, when it is finished. Missed, late and skipped windows are not runs.
+   A run that is retried manually is counted with its latest result, which replaces the earlier one.
 2. `totalRuns` is always `successfulRuns` + `failedRuns`, and never shrinks.
-3. `lastRun` is the run under way, else the newest record; what is not known of it is null. In `history` it is left out.
-4. A run has begun when it was made: no window up to then is to come any more, so an import can go on from there.
+3. `lastRun` is the active run, or else the newest record; unknown fields are null. In `history` they are omitted.
+4. A run starts when it is created: every window up to then was planned, so an import can continue from there.
 """
 
 from __future__ import annotations
@@ -25,41 +25,41 @@ from mainspring.protocol.rest.runs import RunView, TaskView
 from mainspring.protocol.rest.schedules import ScheduleView
 
 MOST_COUNTED = 200
-"""Ids of counted runs that are remembered: more than can end between two looks at a schedule."""
-INTERRUPTED = "interrupted: the scheduler stopped before the run was over"
+"""Ids of counted runs that are kept: more than can end between two queries of a schedule."""
+INTERRUPTED = "interrupted: the scheduler stopped before the run finished"
 FINAL_RUN_STATES = frozenset({"SUCCEEDED", "FAILED", "PARTIAL", "TIMED_OUT", "CANCELLED"})
 _ENDED_BADLY = ("FAILED", "TIMED_OUT", "QUARANTINED", "CANCELLED")
 _MILLISECOND = timedelta(milliseconds=1)
 _LONGEST_ERROR = 2_000
 _LONGEST_SINCE = timedelta(days=365)
-"""What was due longer ago is not made up for: a server looks back 366 days."""
+"""Older missed windows do not run: a server looks back 366 days."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run's tasks say of it."""
+    """The result of a run, from its tasks."""
 
     error: str | None = None
     result_file: str | None = None
     items_processed: int | None = None
     outputs: dict[str, object] = {}
     due_at: datetime | None = None
-    """A task of it failed, and is tried again then."""
+    """When the next retry of a task is due."""
 
 
 class Tally(msgspec.Struct, frozen=True, kw_only=True):
-    """The runs of a schedule, as far as they were counted."""
+    """Totals and history of the counted runs of a schedule."""
 
     stats: ScheduleStats = ScheduleStats()
     history: tuple[RunRecord, ...] = ()
-    """The newest first."""
+    """Newest first."""
     counted: tuple[str, ...] = ()
-    """The ends of runs that were counted last, the latest of them at the end."""
+    """Keys of the runs that were counted last, latest at the end."""
     counted_until: datetime | None = None
-    """Runs that began up to then were counted by a state file, which knows no ids."""
+    """Runs that started up to then were counted by a state file, which has no run ids."""
 
 
 class _Reported(msgspec.Struct, frozen=True):
-    """What a map-reduce task says of its result."""
+    """The output of a map-reduce task."""
 
     result_file: str | None = None
     items_processed: int | None = None
@@ -72,22 +72,22 @@ class _Error(msgspec.Struct, frozen=True):
 
 
 def is_over(run: RunView) -> bool:
-    """Whether nothing more becomes of a run."""
+    """Whether a run is in a final state."""
     return run.state in FINAL_RUN_STATES
 
 
 def is_held(run: RunView) -> bool:
-    """Whether only a person can let a run go on."""
+    """Whether a run is paused until a user resumes it."""
     return run.state == "PAUSED"
 
 
 def begun_at(run: RunView) -> datetime:
-    """When a run began, by what stays the same from its beginning to its end."""
+    """Return when a run started, from fields that never change."""
     return _whole(max(run.created_at, run.start_at))
 
 
 def outcome_of(run: RunView, tasks: Sequence[TaskView]) -> Outcome:
-    """What the tasks of a run say of it."""
+    """Return the result of a run, from its tasks."""
     reported = [report for task in tasks if (report := _reported(task)) is not None]
     counts = [report.items_processed for report in reported if report.items_processed is not None]
     files = [report.result_file for report in reported if report.result_file is not None]
@@ -102,7 +102,7 @@ def outcome_of(run: RunView, tasks: Sequence[TaskView]) -> Outcome:
 
 
 def record_of(run: RunView, outcome: Outcome) -> RunRecord:
-    """A run as a record."""
+    """Return the record of a run."""
     started_at = begun_at(run)
     ended_at = None if run.ended_at is None or not is_over(run) else max(_whole(run.ended_at), started_at)
     return RunRecord(
@@ -118,7 +118,7 @@ def record_of(run: RunView, outcome: Outcome) -> RunRecord:
 
 
 def count(tally: Tally, run: RunView, record: RunRecord, *, most: int) -> Tally:
-    """The tally with a run that is over; the same again changes nothing."""
+    """Count a finished run. Idempotent."""
     if is_counted(tally, run):
         return tally
     made = _correct(tally, record) if _had_ended(tally, run) else _add(tally, record, most)
@@ -126,12 +126,12 @@ def count(tally: Tally, run: RunView, record: RunRecord, *, most: int) -> Tally:
 
 
 def is_counted(tally: Tally, run: RunView) -> bool:
-    """Whether the end of a run is in the tally."""
+    """Whether a run's latest end is counted."""
     return _end_of(run) in tally.counted or (run.generation == 1 and _is_of_the_file(tally, run))
 
 
 def error_of(task: TaskView) -> str | None:
-    """What the latest failure of a task says, with the last line that it printed; None if there is none."""
+    """Return the latest error of a task, with the last line of its output; None if there is none."""
     try:
         said = msgspec.json.decode(task.error, type=_Error)
     except msgspec.DecodeError:
@@ -141,14 +141,14 @@ def error_of(task: TaskView) -> str | None:
 
 
 def with_result(record: RunRecord, result_file: str | None) -> RunRecord:
-    """The record of a run whose result was written, if it was."""
+    """Return the record with the path of its result file, if one was written."""
     return record if result_file is None else replace(record, result_file=result_file)
 
 
 def import_tally(state: ScheduleState, now: datetime, *, is_on_server: bool, most: int) -> Tally:
-    """What a file says was done, where nothing else does.
+    """Return the tally of a state file that is the only source.
 
-    A run that was under way is one that failed, unless the server has the schedule: then it knows better.
+    An active run counts as failed, unless the server has the schedule and so the run's real state.
     """
     history = tuple(sorted(state.history, key=lambda one: one.started_at, reverse=True))[:most]
     last = state.last_run
@@ -165,9 +165,9 @@ def import_tally(state: ScheduleState, now: datetime, *, is_on_server: bool, mos
 
 
 def since_of(state: ScheduleState, now: datetime) -> datetime | None:
-    """From when on windows count as missed for a schedule that is known by its file alone; None: from now on.
+    """Return since when windows count as missed for a schedule known only from its state file; None: from now on.
 
-    A window that its runs were for never counts again.
+    Windows that already had a run are never included.
     """
     record = _interrupted(state, now) or state.last_run
     if record is not None:
@@ -187,7 +187,7 @@ def state_of(
     pipeline_id: str,
     current: RunRecord | None = None,
 ) -> ScheduleState:
-    """What the file says. `current` is the run under way, `view` the schedule as the server has it, once it does."""
+    """Build the content of the state file. `current` is the active run, `view` the server's view, if it has one."""
     last = current or next(iter(tally.history), None)
     return ScheduleState(
         schedule_id=schedule_id,
@@ -203,10 +203,10 @@ def state_of(
 
 def _status(view: ScheduleView | None, last: RunRecord | None, *, is_running: bool) -> ScheduleStatus:
     if view is not None and view.state == "paused":
-        # Said before all else: it is what a person decided, and what a server without the schedule knows of it.
+        # Has precedence: a user decided it, and an import continues from it.
         return ScheduleStatus.PAUSED
     if last is not None and is_running:
-        # One that has gone wrong and is not over waits for its next try, or for a person.
+        # An unfinished run with an error waits for its next retry, or for manual action.
         return ScheduleStatus.ERROR if isinstance(last.error, str) else ScheduleStatus.RUNNING
     if view is not None and view.state in {"disabled", "deleted"}:
         return ScheduleStatus.DISABLED
@@ -214,19 +214,19 @@ def _status(view: ScheduleView | None, last: RunRecord | None, *, is_running: bo
 
 
 def _end_of(run: RunView) -> str:
-    """By what an end of a run is known: it ends anew each time that a person retries it."""
+    """Return the key of a run's end: a run that is retried manually ends once per generation."""
     return run.id if run.generation == 1 else f"{run.id}#{run.generation}"
 
 
 def _taken_up_at(run: RunView, ended_at: datetime) -> datetime:
-    """From when on a run took time: what lay before a person retried it does not count."""
+    """Return when the current generation of a run started: time before a manual retry does not count."""
     if run.generation == 1 or run.adopted_at is None:
         return begun_at(run)
     return min(_whole(run.adopted_at), ended_at)
 
 
 def _had_ended(tally: Tally, run: RunView) -> bool:
-    """Whether an earlier end of a run was counted; what is older than the history was, even if its id is forgotten."""
+    """Whether an earlier generation of a run was counted. True if it is older than the history."""
     if run.generation == 1:
         return False
     is_known = any(end.partition("#")[0] == run.id for end in tally.counted)
@@ -253,9 +253,9 @@ def _add(tally: Tally, record: RunRecord, most: int) -> Tally:
 
 
 def _correct(tally: Tally, record: RunRecord) -> Tally:
-    """The record in the place of the one of the same run. Where that is gone, the totals stay as they are.
+    """Replace the record of the same run. If that is no longer in the history, the totals stay unchanged.
 
-    Of several that began at once, it is one that failed: those are what people retry.
+    Of several records with the same start, a failed one is replaced: users retry failed runs.
     """
     same = [one for one in tally.history if one.started_at == record.started_at]
     if not same:
@@ -263,7 +263,7 @@ def _correct(tally: Tally, record: RunRecord) -> Tally:
     was = min(same, key=lambda one: one.success)
     place = tally.history.index(was)
     stats = tally.stats
-    # What a file counted may not fit its history, and no total goes below zero.
+    # The totals of an imported file may not match its history; no total goes below zero.
     gained = min(max(record.success - was.success, -stats.successful_runs), stats.failed_runs)
     average = stats.average_duration
     if isinstance(average, float) and isinstance(record.duration, int) and isinstance(was.duration, int):
@@ -284,7 +284,7 @@ def _last_failure(stats: ScheduleStats, record: RunRecord) -> datetime | None:
 
 
 def _average(tally: Tally, record: RunRecord, total: int) -> float | None:
-    """The mean of all durations; where a file did not keep it, that of its history stands for what was before."""
+    """Return the mean of all durations. If a file lacks it, the mean of its history is used for earlier runs."""
     before = tally.stats.average_duration
     if not isinstance(before, float):
         known = [one.duration for one in tally.history if isinstance(one.duration, int)]
@@ -295,13 +295,13 @@ def _average(tally: Tally, record: RunRecord, total: int) -> float | None:
 
 
 def _rounded(stats: ScheduleStats) -> ScheduleStats:
-    """Totals as the file has them. The tally is more exact: rounded each time, a mean of many would not move."""
+    """Round the totals for the file. The tally is not rounded: a rounded mean of many runs would not change."""
     average = stats.average_duration
     return replace(stats, average_duration=round(average, 1)) if isinstance(average, float) else stats
 
 
 def _interrupted(state: ScheduleState, now: datetime) -> RunRecord | None:
-    """The record of the run that was under way when a file was last written, if one was."""
+    """Return the record of the run that was active when a file was last written, if any."""
     last = state.last_run
     if last is not None and last.completed_at is None:
         return replace(last, completed_at=now, success=False, duration=UNSET, error=INTERRUPTED)
@@ -326,7 +326,7 @@ def _in_full(record: RunRecord) -> RunRecord:
 
 
 def _error_of(run: RunView, tasks: Sequence[TaskView], waiting: Sequence[TaskView]) -> str | None:
-    """What went wrong in a run that failed, or in the task of it that is tried again."""
+    """Return the error of a failed run, or of its task that waits for a retry."""
     failed = next((task for state in _ENDED_BADLY for task in tasks if task.state == state), None)
     if is_held(run):
         held = next((task for task in tasks if task.state == "QUARANTINED"), None)
@@ -354,7 +354,7 @@ def _reported(task: TaskView) -> _Reported | None:
 
 
 def _outputs(tasks: Sequence[TaskView]) -> dict[str, object]:
-    """The outputs by the names of tasks; those of a fan-out as a list, in the order of its items."""
+    """Return the outputs by task name; those of a fan-out as a list, in item order."""
     outputs: dict[str, object] = {}
     for task in sorted(tasks, key=lambda one: one.partition or 0):
         output = msgspec.json.decode(task.output)
@@ -368,5 +368,5 @@ def _outputs(tasks: Sequence[TaskView]) -> dict[str, object]:
 
 
 def _whole(at: datetime) -> datetime:
-    """An instant as the file has it: in milliseconds."""
+    """Truncate a time to milliseconds, as in the file."""
     return at.replace(microsecond=at.microsecond // 1_000 * 1_000)
