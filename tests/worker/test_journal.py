@@ -51,15 +51,15 @@ def test_a_torn_last_block_is_cut_off_and_put_aside(tmp_path: Path, cut: int) ->
     """The machine died while it was written: its records were never promised."""
     journal = Journal(tmp_path)
     journal.append(records("a"))
-    whole = (tmp_path / "journal").stat().st_size
+    whole = (tmp_path / "spool").stat().st_size
     journal.append(records("b"))
     journal.close()
-    data = (tmp_path / "journal").read_bytes()
-    (tmp_path / "journal").write_bytes(data[: whole + cut])
+    data = (tmp_path / "spool").read_bytes()
+    (tmp_path / "spool").write_bytes(data[: whole + cut])
 
     journal = Journal(tmp_path)
     assert journal.found() == records("a")
-    assert (tmp_path / "journal.cut").read_bytes() == data[whole : whole + cut]
+    assert (tmp_path / "spool.cut").read_bytes() == data[whole : whole + cut]
     journal.append(records("c"))
     journal.close()
     assert reopened(tmp_path) == records("a", "c")
@@ -71,9 +71,9 @@ def test_a_block_whose_bytes_are_wrong_is_not_believed(tmp_path: Path) -> None:
     journal.append(records("a"))
     journal.append(records("b"))
     journal.close()
-    data = bytearray((tmp_path / "journal").read_bytes())
+    data = bytearray((tmp_path / "spool").read_bytes())
     data[-3] ^= 0xFF
-    (tmp_path / "journal").write_bytes(data)
+    (tmp_path / "spool").write_bytes(data)
 
     assert reopened(tmp_path) == records("a")
 
@@ -90,7 +90,7 @@ def test_a_journal_that_is_mostly_forgotten_is_written_anew(tmp_path: Path) -> N
         journal.append([Record(Mark.FORGOTTEN, f"a{number}")])
     journal.close()
 
-    assert (tmp_path / "journal").stat().st_size < SMALL_BYTES
+    assert (tmp_path / "spool").stat().st_size < SMALL_BYTES
     found = reopened(tmp_path)
     assert [one for one in found if one.attempt == "held"] == [
         *records("held")[:3], Record(Mark.SAVED, "held", document="2"),
@@ -103,10 +103,10 @@ def test_a_crash_while_it_is_written_anew_loses_nothing(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.append(records("a"))
     journal.close()
-    (tmp_path / "journal.new").write_bytes(b"half of it")
+    (tmp_path / "spool.new").write_bytes(b"half of it")
 
     assert reopened(tmp_path) == records("a")
-    assert not (tmp_path / "journal.new").exists()
+    assert not (tmp_path / "spool.new").exists()
 
 
 def test_a_disk_that_refuses_leaves_the_journal_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,5 +53,5 @@ async def test_what_was_taken_the_guard_forgets_also_if_nothing_follows(desk: De
     await desk.assign("lease", ("a", ECHO))
     await desk.result("a")
 
-    ends = shop.state_dir / "ends"
+    ends = shop.state_dir / "results"
     await until_it_holds(lambda: ends.stat().st_size == 0)

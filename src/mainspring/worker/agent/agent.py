@@ -103,7 +103,7 @@ class Agent:
             settings.state_dir, settings.name, settings.servers, clock, token=settings.token, ca_cert=settings.ca_cert
         )
         self._uplink = Uplink(
-            settings.servers, self._identity, clock, random, hello=self._hello, heard=self._hear, lost=self._lose
+            settings.servers, self._identity, clock, random, hello=self._hello, on_messages=self._hear, on_lost=self._lose
         )
         self._guard = GuardLink(settings.state_dir, clock)
         self._shipping = Shipping(settings.state_dir, settings.spool_bytes)
@@ -225,7 +225,7 @@ class Agent:
             if attempt not in known:
                 self._shipping.end_as_is(attempt)
         waiting, began, ended_count = map(len, (holding.waiting, holding.began, holding.ended))
-        log.info("guard.adopted", waiting=waiting, began=began, ended=ended_count)
+        log.info("supervisor.adopted", waiting=waiting, began=began, ended=ended_count)
         return self._duties.adopt(holding, why)
 
     async def _close(self) -> None:
@@ -252,7 +252,7 @@ class Agent:
     async def _turn(self) -> None:
         self._something.clear()
         if self._guard_gone:
-            log.error("guard.died", unfinished=len(self._duties.unfinished()))
+            log.error("supervisor.died", unfinished=len(self._duties.unfinished()))
             await self._carry_out(self._take_words())
             await self._carry_out(await self._adopt("the guard died"))
         steps: list[Step] = []
@@ -371,7 +371,7 @@ class Agent:
                 self._journal.append(records)
                 break
             except OSError:
-                log.exception("journal.unwritable", records=len(records))
+                log.exception("spool.unwritable", records=len(records))
                 await self._clock.sleep(DISK_RETRY_SECONDS)
         self._shipping.answer(one.attempt for one in records if one.mark in (Mark.FORGOTTEN, Mark.ASIDE))
         was_crowded = self._duties.crowded

@@ -31,7 +31,7 @@ class Looking:
     def look(self, question: str, path: str) -> None:
         """Find out, and say it when it is known."""
         if self._open >= MOST_AT_ONCE:
-            log.warning("look.too_many", question=question, open=self._open)
+            log.warning("file_probe.too_many", question=question, open=self._open)
             return
         self._open += 1
         loop = asyncio.get_running_loop()

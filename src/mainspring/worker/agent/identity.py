@@ -130,7 +130,7 @@ class Identity:
                 given = await self._ask_for_next(server, wish)
                 break
             except Unavailable as error:
-                log.warning("worker.unheard", server=server, because=str(error))
+                log.warning("worker.server_unreachable", server=server, because=str(error))
         if given is None:
             raise Unavailable("no server answers")
         self._keep(given, key)
@@ -143,7 +143,7 @@ class Identity:
                 try:
                     return await ask(server)
                 except Unavailable as error:
-                    log.warning("worker.unheard", server=server, because=str(error))
+                    log.warning("worker.server_unreachable", server=server, because=str(error))
             await self._clock.sleep(RETRY_SECONDS / 10)
 
     async def _enrol(self, server: str, token: str, wish: EnrolRequest) -> CertificateView:

@@ -19,7 +19,7 @@ class Mark(StrEnum):
     SAVED = "saved"
     ENDED = "ended"
     FORGOTTEN = "forgotten"
-    ASIDE = "aside"
+    ASIDE = "unknown"
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):

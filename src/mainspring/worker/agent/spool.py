@@ -47,7 +47,7 @@ class Journal:
         """Open the journal below `directory`. Raises Refused if another process has it."""
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._directory = directory
-        self._path = directory / "journal"
+        self._path = directory / "spool"
         self._limit = limit_bytes
         self._lock = _lock(directory / "lock")
         self._live: dict[str, dict[Mark, bytes]] = {}
@@ -55,7 +55,7 @@ class Journal:
         self._live_bytes = 0
         self.crowded = False
         """Is there so much that no new work may be taken?"""
-        (directory / "journal.new").unlink(missing_ok=True)
+        (directory / "spool.new").unlink(missing_ok=True)
         self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._size = 0
         self._found = self._read()
@@ -98,8 +98,8 @@ class Journal:
                 self._account(record, _ENCODER.encode(record))
         if self._size < len(data):
             cut = data[self._size :]
-            (self._directory / "journal.cut").write_bytes(cut)
-            log.warning("journal.torn", path=str(self._path), at=self._size, cut_bytes=len(cut))
+            (self._directory / "spool.cut").write_bytes(cut)
+            log.warning("spool.torn", path=str(self._path), at=self._size, cut_bytes=len(cut))
             os.ftruncate(self._file, self._size)
             os.fsync(self._file)
         self._judge()
@@ -123,7 +123,7 @@ class Journal:
         """Write what still matters to a new file, and put it in the place of the old one."""
         texts = [text for lines in (*self._aside.values(), *self._live.values()) for text in lines.values()]
         block = _block(texts) if texts else b""
-        new = self._directory / "journal.new"
+        new = self._directory / "spool.new"
         file = os.open(new, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             _write(file, block, 0)
@@ -132,7 +132,7 @@ class Journal:
         except OSError as error:
             # The old file is whole and holds the same: the next append tries again.
             os.close(file)
-            log.warning("journal.not_compacted", path=str(self._path), error=str(error))
+            log.warning("spool.not_compacted", path=str(self._path), error=str(error))
             return
         _sync_directory(self._directory)
         os.close(self._file)
@@ -143,10 +143,10 @@ class Journal:
         share = self._live_bytes / self._limit
         if not self.crowded and share > CROWDED_ABOVE:
             self.crowded = True
-            log.error("journal.crowded", path=str(self._path), bytes=self._live_bytes, limit_bytes=self._limit)
+            log.error("spool.full", path=str(self._path), bytes=self._live_bytes, limit_bytes=self._limit)
         elif self.crowded and share < ROOMY_BELOW:
             self.crowded = False
-            log.info("journal.roomy", path=str(self._path), bytes=self._live_bytes)
+            log.info("spool.available", path=str(self._path), bytes=self._live_bytes)
 
 
 def _block(texts: Sequence[bytes]) -> bytes:

@@ -331,17 +331,17 @@ class Duties:
         """Give back what has not begun. For what the guard has, its answer is ours: `Unbegun`, or the coming start."""
         steps: list[Step] = []
         back: list[str] = []
-        asked: list[str] = []
+        to_withdraw: list[str] = []
         for attempt in message.attempts:
             held = self._held.get(attempt)
             if held is None:
                 back.append(attempt)
             elif held.phase is Phase.HANDED_OVER:
                 held.recalled = True
-                asked.append(attempt)
+                to_withdraw.append(attempt)
             elif held.phase is Phase.RUNNING:
                 steps += self._say(Started(attempt))
-        return steps + self._give_back(back) + self._ask_back(asked)
+        return steps + self._give_back(back) + self._ask_back(to_withdraw)
 
     def _stop(self, message: Stop) -> list[Step]:
         held = self._held.get(message.attempt)

@@ -66,7 +66,7 @@ class GuardLink:
         try:
             return await self._frames.next()
         except (OSError, MainspringError) as error:
-            log.warning("guard.unreadable", error=str(error))
+            log.warning("supervisor.unreadable", error=str(error))
             return []
 
     def say(self, words: Sequence[FromAgent]) -> None:
@@ -82,7 +82,7 @@ class GuardLink:
             try:
                 await writer.wait_closed()
             except OSError as error:
-                log.info("guard.gone", error=str(error))
+                log.info("supervisor.connection_lost", error=str(error))
 
     async def ended(self, seconds: float) -> None:
         """Wait until the guard that was told to close is gone, at most so long."""
@@ -91,7 +91,7 @@ class GuardLink:
                 while await self.next() or self._is_running():
                     await self._clock.sleep(_LOOK_SECONDS)
         except TimeoutError:
-            log.warning("guard.still_here", seconds=seconds)
+            log.warning("supervisor.not_ended", seconds=seconds)
 
     async def _greet(self) -> Holding:
         """Say hello, and hear what the guard has. Raises OSError if nobody answers."""
@@ -136,7 +136,7 @@ class GuardLink:
             ],
             setsid=True,
         )
-        log.info("guard.spawned", pid=self._pid)
+        log.info("supervisor.spawned", pid=self._pid)
 
     def _is_running(self) -> bool:
         """Does the guard that was started here still run? One that was found is none of our children."""

@@ -63,17 +63,17 @@ class Uplink:
         random: Random,
         *,
         hello: Callable[[], Register],
-        heard: Callable[[list[ToWorker]], None],
-        lost: Callable[[], None],
+        on_messages: Callable[[list[ToWorker]], None],
+        on_lost: Callable[[], None],
     ) -> None:
-        """`hello` opens a session, `heard` takes a frame (empty: just a sign of life), `lost` ends the session."""
+        """`hello` opens a session, `on_messages` takes a frame (empty: just a sign of life), `on_lost` ends the session."""
         self._servers = [link_address(server) for server in servers]
         self._identity = identity
         self._clock = clock
         self._random = random
         self._hello = hello
-        self._heard = heard
-        self._lost = lost
+        self._on_messages = on_messages
+        self._on_lost = on_lost
         self._next = 0
         self._elsewhere: str | None = None
         self._failures = 0
@@ -204,7 +204,7 @@ class Uplink:
                 for part in parts:
                     part.cancel()
                 await asyncio.gather(*parts, return_exceptions=True)
-                self._lost()
+                self._on_lost()
 
     async def _listen(self, connection: ClientConnection, address: str) -> None:
         async for data in connection:
@@ -220,7 +220,7 @@ class Uplink:
                 elif isinstance(message, Elsewhere):
                     self._go_elsewhere(message.address, address)
                     return
-            self._heard(messages)
+            self._on_messages(messages)
         log.info("link.closed", server=address, code=connection.close_code, reason=connection.close_reason)
         self._failures += 1
 
@@ -266,8 +266,8 @@ class Uplink:
             except ConnectionClosed:
                 return  # the listener sees it too
             self._heard_at = self._clock.monotonic()
-            self._heard([])
-        log.warning("link.deaf", seconds=DEAF_SECONDS)
+            self._on_messages([])
+        log.warning("link.silent", seconds=DEAF_SECONDS)
 
 
 def link_address(server: str) -> str:

@@ -171,7 +171,7 @@ class ContainerExecutor(CommandExecutor):
         for one in left:
             await self._ask(engine, *engine.remove_words, one)
         if left:
-            log.warning("guard.found_containers", removed=len(left))
+            log.warning("supervisor.found_containers", removed=len(left))
 
     async def _ask(self, engine: Engine, *words: str) -> tuple[int, bytes]:
         """What an engine answers. One that does not is as one that fails."""

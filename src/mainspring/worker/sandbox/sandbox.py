@@ -169,7 +169,7 @@ class Cells:
             self._looked_for_cgroups = True
             self._cgroups = find_cgroups(name_of(self._state_dir))
             if self._cgroups is not None and (left := self._cgroups.clear_leftovers()):
-                log.warning("guard.found_cgroups", removed=left)
+                log.warning("supervisor.found_cgroups", removed=left)
         return self._cgroups
 
 

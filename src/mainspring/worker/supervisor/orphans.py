@@ -70,17 +70,17 @@ def kill_strays(strays: Iterable[Running]) -> None:
         process = _find(stray)
         if process is None:
             continue
-        log.warning("stray.killed", attempt=stray.attempt, pid=stray.pid)
+        log.warning("orphan.killed", attempt=stray.attempt, pid=stray.pid)
         victims += [process, *_children(process)]
         _kill_group(process.pid)
     for victim in victims:
         try:
             victim.kill()
         except psutil.Error as error:
-            log.info("stray.gone", pid=victim.pid, error=str(error))
+            log.info("orphan.gone", pid=victim.pid, error=str(error))
     _, alive = psutil.wait_procs(victims, timeout=_WAIT_SECONDS)
     for victim in alive:
-        log.error("stray.alive", pid=victim.pid)
+        log.error("orphan.alive", pid=victim.pid)
 
 
 def _find(stray: Running) -> psutil.Process | None:
@@ -107,4 +107,4 @@ def _kill_group(pid: int) -> None:
         if os.getpgid(pid) == pid and pid != os.getpgrp():
             os.killpg(pid, signal.SIGKILL)
     except OSError as error:
-        log.info("stray.gone", pid=pid, error=str(error))
+        log.info("orphan.gone", pid=pid, error=str(error))

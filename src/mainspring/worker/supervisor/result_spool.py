@@ -80,7 +80,7 @@ class Ends:
                 left = left[os.write(self._file, left) :]
         except OSError as error:
             # A disk that is full: the agent still gets them from memory, only the next guard would not know.
-            log.warning("ends.unwritten", ends=len(ends), because=str(error))
+            log.warning("result_spool.unwritten", ends=len(ends), because=str(error))
             os.ftruncate(self._file, self._size_bytes)
         else:
             self._size_bytes += len(frame)

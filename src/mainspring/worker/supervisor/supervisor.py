@@ -107,7 +107,7 @@ class Guard:
             },
             self._say,
         )
-        self._ends = Ends(state_dir / "ends")
+        self._ends = Ends(state_dir / "results")
         self._saved: dict[str, Saved] = {}
         self._moved: dict[str, Moved] = {}
         self._asked: dict[str, Asked] = {}
@@ -180,7 +180,7 @@ class Guard:
 
         async def wait() -> None:
             await self._clock.sleep(self._settings.orphan_seconds)
-            log.warning("guard.orphaned", seconds=self._settings.orphan_seconds)
+            log.warning("supervisor.orphaned", seconds=self._settings.orphan_seconds)
             self._close_grace_seconds = self._settings.orphan_grace_seconds
             self._closing.set()
 
@@ -194,7 +194,7 @@ class Guard:
                 case Hello():
                     self._tell_all()
                 case Launch() if self._closing.is_set():
-                    log.info("guard.closing", not_launched=len(word.orders))
+                    log.info("supervisor.closing", not_launched=len(word.orders))
                 case Launch():
                     self._launch(word)
                 case End():
@@ -300,7 +300,7 @@ def main() -> None:
     become_subreaper()
     killed = kill_marked(guard_mark(state_dir))
     if killed:
-        log.warning("guard.found_strays", killed=killed)
+        log.warning("supervisor.found_orphans", killed=killed)
     clear_leftovers(state_dir)
     settings = read_settings(state_dir)
     if settings.isolation is not Isolation.NONE:

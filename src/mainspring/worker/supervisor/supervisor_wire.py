@@ -54,7 +54,7 @@ class Launch(_Word, frozen=True, tag="Launch"):
     orders: tuple[Order, ...]
 
 
-class End(_Word, frozen=True, tag="End"):
+class End(_Word, frozen=True, tag="EndAttempt"):
     """End this attempt, whatever it takes. Repeated with less grace it is killed earlier."""
 
     attempt: str
@@ -68,13 +68,13 @@ class Prolong(_Word, frozen=True, tag="Prolong"):
     seconds: float
 
 
-class Unlaunch(_Word, frozen=True, tag="Unlaunch"):
+class Unlaunch(_Word, frozen=True, tag="WithdrawAttempts"):
     """Give back those of these that have not begun."""
 
     attempts: tuple[str, ...]
 
 
-class Taken(_Word, frozen=True, tag="Taken"):
+class Taken(_Word, frozen=True, tag="Acknowledge"):
     """These ends are in the agent's journal: the guard may forget them."""
 
     attempts: tuple[str, ...]
@@ -84,14 +84,14 @@ class Close(_Word, frozen=True, tag="Close"):
     """Kill what runs, and end."""
 
 
-class Began(_Word, frozen=True, tag="Began"):
+class Began(_Word, frozen=True, tag="AttemptStarted"):
     """The attempt's process runs, or its function was called in a child."""
 
     attempt: str
     pid: int
 
 
-class Moved(_Word, frozen=True, tag="Moved"):
+class Moved(_Word, frozen=True, tag="ProgressReported"):
     """The attempt says how far it is."""
 
     attempt: str
@@ -99,21 +99,21 @@ class Moved(_Word, frozen=True, tag="Moved"):
     note: str
 
 
-class Saved(_Word, frozen=True, tag="Saved"):
+class Saved(_Word, frozen=True, tag="CheckpointSaved"):
     """The attempt saved a checkpoint: JSON."""
 
     attempt: str
     document: str
 
 
-class Asked(_Word, frozen=True, tag="Asked"):
+class Asked(_Word, frozen=True, tag="ExtensionRequested"):
     """The attempt needs so much time from now on. Said again to a new agent, until there is a `Prolong`."""
 
     attempt: str
     seconds: float
 
 
-class Ended(_Word, frozen=True, tag="Ended"):
+class Ended(_Word, frozen=True, tag="AttemptEnded"):
     """Nothing of the attempt runs any more, and this is what it left."""
 
     attempt: str
@@ -124,19 +124,19 @@ class Ended(_Word, frozen=True, tag="Ended"):
     artifacts: tuple[Artifact, ...] = ()
 
 
-class Unbegun(_Word, frozen=True, tag="Unbegun"):
+class Unbegun(_Word, frozen=True, tag="Withdrawn"):
     """These have not begun, and never will."""
 
     attempts: tuple[str, ...]
 
 
-class Kept(_Word, frozen=True, tag="Kept"):
+class Kept(_Word, frozen=True, tag="WithdrawRefused"):
     """These can't be given back: they have begun, or are over."""
 
     attempts: tuple[str, ...]
 
 
-class Holding(_Word, frozen=True, tag="Holding"):
+class Holding(_Word, frozen=True, tag="Inventory"):
     """All that the guard has: launched and not begun, begun, and ended but not taken."""
 
     waiting: tuple[str, ...]

@@ -257,7 +257,7 @@ class ChildLink:
             case Called():
                 job = self._jobs[word.serial]
                 if job.is_over:
-                    log.error("attempt.began_after_recall", attempt=job.attempt)
+                    log.error("attempt.started_after_recall", attempt=job.attempt)
                     self._processes.kill(self._pid)
                 else:
                     job.begin(self._pid)

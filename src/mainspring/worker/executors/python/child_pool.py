@@ -18,11 +18,11 @@ _PATIENCE_SECONDS = 0.1
 class ChildPool:
     """The children of one kind."""
 
-    def __init__(self, make: Callable[[], ChildLink], *, warm: int, most: int, is_kept: bool) -> None:
-        """`warm` of them are there without waiting, and stay if they are `kept`; `most` may be there at once."""
+    def __init__(self, make: Callable[[], ChildLink], *, warm: int, limit: int, is_kept: bool) -> None:
+        """`warm` of them are there without waiting, and stay if they are `kept`; `limit` may be there at once."""
         self._make = make
         self._warm = warm
-        self._most = most
+        self._limit = limit
         self._kept = warm if is_kept else 0
         self._children: set[ChildLink] = set()
         self._free: asyncio.LifoQueue[ChildLink] = asyncio.LifoQueue()
@@ -68,7 +68,7 @@ class ChildPool:
                     await self._came_back.wait()
                 return False
         except TimeoutError:
-            is_stuck = before == self._returned and len(self._children) < self._most
+            is_stuck = before == self._returned and len(self._children) < self._limit
             self._returned += is_stuck
             return is_stuck
 

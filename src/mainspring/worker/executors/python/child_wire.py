@@ -92,7 +92,7 @@ class Requested(_Word, frozen=True, tag="Requested"):
     seconds: float
 
 
-class Answered(_Word, frozen=True, tag="Answered"):
+class Answered(_Word, frozen=True, tag="CallEnded"):
     """The function is done, and nothing that it started runs any more."""
 
     serial: int
@@ -104,7 +104,7 @@ class Answered(_Word, frozen=True, tag="Answered"):
     """It asked for its folder for artifacts."""
 
 
-class Left(_Word, frozen=True, tag="Left"):
+class Left(_Word, frozen=True, tag="Skipped"):
     """This call lay beyond the limit, and was not made."""
 
     serial: int

@@ -90,7 +90,7 @@ class FunctionExecutor:
             self._pools[confinement] = ChildPool(
                 lambda: self._child(confinement),
                 warm=self._settings.warm_children(),
-                most=self._settings.most_children,
+                limit=self._settings.most_children,
                 is_kept=not confinement.is_sandbox(),
             )
         return self._pools[confinement]

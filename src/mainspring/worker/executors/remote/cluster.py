@@ -113,7 +113,7 @@ class RemoteJob(Protocol):
 class Cluster(Protocol):
     """Where jobs are submitted."""
 
-    def job(self, submission: Submission) -> RemoteJob:
+    def new_job(self, submission: Submission) -> RemoteJob:
         """An attempt as a job of this cluster; nothing is said to it yet. Raises Refused."""
         ...
 

@@ -99,7 +99,7 @@ class KubernetesCluster:
         self._clock = clock
         self._patience_seconds = patience_seconds
 
-    def job(self, submission: Submission) -> RemoteJob:
+    def new_job(self, submission: Submission) -> RemoteJob:
         """An attempt as a Job. Raises Refused if its namespace is not one of this worker's."""
         assert isinstance(submission.work, OnKubernetes)
         namespace = submission.work.kubernetes.namespace or self._namespaces[0]
@@ -112,7 +112,7 @@ class KubernetesCluster:
         """Remove all Jobs of this guard. Raises Unavailable as long as one of their pods is there."""
         for namespace in self._namespaces:
             for job in await _ask(_listed(self._client, Job, namespace, GUARD_LABEL, self._guard)):
-                log.warning("cluster.found_stray", job=_name(job), namespace=namespace)
+                log.warning("cluster.found_orphan", job=_name(job), namespace=namespace)
                 await _ask_unless_gone(_delete_job(self._client, _name(job), namespace))
             pods = await _ask(_listed(self._client, Pod, namespace, GUARD_LABEL, self._guard))
             for pod in pods:

@@ -36,7 +36,7 @@ from mainspring.core.work.work import OnKubernetes
 from mainspring.protocol.wire import Offer
 from mainspring.worker.executors.remote.cluster import Submission
 
-GUARD_LABEL = "mainspring/guard"
+GUARD_LABEL = "mainspring/supervisor"
 ATTEMPT_LABEL = "mainspring/attempt"
 CONTAINER = "task"
 DIRECTORY = "/var/run/mainspring"

@@ -89,7 +89,7 @@ class RayCluster:
             follow_redirects=False,
         )
 
-    def job(self, submission: Submission) -> RemoteJob:
+    def new_job(self, submission: Submission) -> RemoteJob:
         """An attempt as a job of Ray."""
         return _RayJob(self, submission, self._guard, self._clock)
 
@@ -104,7 +104,7 @@ class RayCluster:
         for name in ours:
             with suppress(_Missing):
                 if name in running:
-                    log.warning("cluster.found_stray", job=name)
+                    log.warning("cluster.found_orphan", job=name)
                     await self.ask("POST", f"{name}/stop", msgspec.Raw)
                 elif name not in self._stopped:
                     await self.ask("DELETE", f"{name}", msgspec.Raw)

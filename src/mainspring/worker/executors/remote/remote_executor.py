@@ -126,7 +126,7 @@ class RemoteExecutor:
         if self._cluster is None:
             raise Refused(f"this worker has no {'Kubernetes' if isinstance(work, OnKubernetes) else 'Ray'} cluster")
         deadline = self._clock.wall() + timedelta(seconds=one.timeout_seconds) if one.timeout_seconds else None
-        return self._cluster.job(
+        return self._cluster.new_job(
             Submission(
                 attempt=one.attempt,
                 work=work,
