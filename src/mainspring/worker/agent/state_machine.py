@@ -297,7 +297,9 @@ class Duties:
 
     def _assign(self, message: Assign) -> list[Step]:
         """Record a group, confirm it, launch it. Refuse what can't run here; return what is not wanted."""
-        fresh = [one for one in message.group if one.attempt not in self._attempts and one.attempt not in self._forgotten]
+        fresh = [
+            one for one in message.group if one.attempt not in self._attempts and one.attempt not in self._forgotten
+        ]
         if self.leaving or self.crowded:
             self._forget(*(one.attempt for one in fresh))
             return self._say(Returned(tuple(one.attempt for one in fresh))) if fresh else []
