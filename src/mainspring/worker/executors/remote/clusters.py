@@ -22,7 +22,7 @@ from mainspring.worker.executors.remote.remote_executor import RemoteExecutor
 from mainspring.worker.executors.secret_values import Secrets
 from mainspring.worker.supervisor.supervisor_settings import GuardSettings
 
-_MISSING = "needs what comes with the extra k8s\nhint: pip install 'mainspring[k8s]'"
+_MISSING = "requires the extra k8s\nhint: pip install 'mainspring[k8s]'"
 
 
 def cluster_labels(kubernetes: str, ray: str) -> dict[str, str]:
