@@ -137,7 +137,7 @@ async def test_a_container_that_can_not_start_is_given_up(rig: Rig, cluster: Sta
     expected = {
         "nobody/has-this:1": ("transient", "not found"),
         "NoSuch:1": ("permanent", "InvalidImageName"),
-        "python:3": ("permanent", "say as which `user` it runs"),
+        "python:3": ("permanent", "runAsNonRoot"),
     }
     attempts = {image: rig.launch(sh("true", image=image))[0] for image in expected}
     for image, (klass, says) in expected.items():
@@ -154,17 +154,16 @@ async def test_a_root_image_runs_as_the_user_that_is_said(rig: Rig, cluster: Sta
 
 async def test_what_happens_to_a_pod_is_no_fault_of_the_task(rig: Rig, cluster: StandIn) -> None:
     await share(rig, cluster)
-    for happens, says in (
-        (cluster.evict_pod, "low on resource"),
-        (cluster.delete_job, "somebody deleted"),
-        (cluster.delete_pod, "somebody deleted"),
+    for happens, kind in (
+        (cluster.evict_pod, "Evicted"),
+        (cluster.delete_job, "Deleted"),
+        (cluster.delete_pod, "Deleted"),
     ):
         (attempt,) = rig.launch(sh("echo up; sleep 100"))
         await rig.prints(attempt, "up")
         happens()
         error = error_of(await rig.hears(Ended, attempt))
-        assert error["class"] == "infrastructure"
-        assert says in str(error["message"])
+        assert (error["type"], error["class"]) == (kind, "infrastructure")
         await until(lambda: not cluster.jobs and not cluster.pods)
 
 
@@ -255,10 +254,10 @@ async def test_only_the_workers_namespaces_are_used(rig: Rig, cluster: StandIn) 
     await start(rig, cluster, kubernetes_namespaces=("other", "gone"))
     assert (await rig.ends(sh("true"))).outcome is Outcome.SUCCEEDED
     assert cluster.history[0]["metadata"]["namespace"] == "other"
-    for namespace, says in (("etl", "none of this worker's"), ("gone", "there is no namespace gone")):
+    for namespace in ("etl", "gone"):
         error = error_of(await rig.ends(sh("true", namespace=namespace)))
         assert (error["type"], error["class"]) == ("Start", "permanent")
-        assert says in str(error["message"])
+        assert f"namespace {namespace}" in str(error["message"])
 
 
 async def test_what_is_not_allowed_is_told_and_what_is_full_is_waited_for(rig: Rig, cluster: StandIn) -> None:

@@ -70,9 +70,9 @@ async def test_a_program_gets_the_prompt_and_its_output_is_the_answer() -> None:
 @pytest.mark.parametrize(
     ("text", "message", "failure"),
     [
-        ("echo one >&2; echo two >&2; exit 3", "the invoker sh exited with 3: two", "transient"),
+        ("echo one >&2; echo two >&2; exit 3", "exited with 3: two", "transient"),
         ("kill -SEGV $$", "was killed by signal 11", "transient"),
-        (f"head -c {LONGEST_ANSWER + 1} /dev/zero", "prints more than", "transient"),
+        (f"head -c {LONGEST_ANSWER + 1} /dev/zero", str(LONGEST_ANSWER), "transient"),
     ],
 )
 async def test_how_a_program_failed_is_told(text: str, message: str, failure: str) -> None:
@@ -90,10 +90,10 @@ async def test_a_program_that_can_not_be_started_is_a_mistake(tmp_path: Path) ->
     garbage.write_bytes(b"\0garbage")
     garbage.chmod(0o700)
     for program in ("no-such-program", str(tmp_path), str(plain), str(garbage), f"{plain}/below"):
-        with pytest.raises(Refused, match=f"the invoker {program} can't be started"):
+        with pytest.raises(Refused, match=program):
             await ask(Invoker(command=(program,)))
     for text, why in (("exit 78", "exited with 78"), ("no-such-program", "exited with 127: .*not found")):
-        with pytest.raises(Refused, match=f"the invoker sh {why}"):
+        with pytest.raises(Refused, match=f"sh {why}"):
             await ask(shell(text))
 
 
@@ -244,19 +244,19 @@ async def test_a_server_is_asked_in_the_chat_format(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("reply", "message", "failure", "wait"),
     [
-        (Reply(429, "slow down", ("Retry-After: 20",)), "answered 429: slow down", "rate_limited", 20),
-        (Reply(429, ""), "answered 429", "rate_limited", None),
-        (Reply(503, "busy", ("Retry-After: Mon, 01 Jan 2024 00:00:00 GMT",)), "answered 503: busy", "transient", 0),
-        (Reply(500, "<html>", ("Retry-After: soon",)), "answered 500", "transient", None),
-        (Reply(408, ""), "answered 408", "transient", None),
+        (Reply(429, "slow down", ("Retry-After: 20",)), "429: slow down", "rate_limited", 20),
+        (Reply(429, ""), "429", "rate_limited", None),
+        (Reply(503, "busy", ("Retry-After: Mon, 01 Jan 2024 00:00:00 GMT",)), "503: busy", "transient", 0),
+        (Reply(500, "<html>", ("Retry-After: soon",)), "500", "transient", None),
+        (Reply(408, ""), "408", "transient", None),
         (Reply(400, '{"error": "no such model"}'), "no such model", "permanent", None),
         (Reply(403, f"not with {KEY}"), "not with ••••", "permanent", None),
-        (Reply(302, "", ("Location: http://127.0.0.1:1/",)), "answered 302", "permanent", None),
-        (Reply(200, "hello"), "something else than the chat format: hello", "transient", None),
-        (Reply(200, '{"choices": []}'), "something else than the chat format", "transient", None),
-        (Reply(200, "\xff" * 10), "something else than the chat format", "transient", None),
-        (Reply(200, "x" * (2 * LONGEST_ANSWER + 1)), "answers more than", "transient", None),
-        (Reply(0, ""), "can't be reached", "transient", None),
+        (Reply(302, "", ("Location: http://127.0.0.1:1/",)), "302", "permanent", None),
+        (Reply(200, "hello"), "hello", "transient", None),
+        (Reply(200, '{"choices": []}'), '{"choices": []}', "transient", None),
+        (Reply(200, "\xff" * 10), "\xff", "transient", None),
+        (Reply(200, "x" * (2 * LONGEST_ANSWER + 1)), str(2 * LONGEST_ANSWER), "transient", None),
+        (Reply(0, ""), "http://127.0.0.1", "transient", None),
     ],
 )
 async def test_what_a_server_says_decides_whether_it_is_asked_again(
@@ -277,7 +277,7 @@ async def test_a_wrong_key_or_address_is_wrong_for_every_prompt(monkeypatch: pyt
     """A hundred thousand questions would be refused alike."""
     monkeypatch.setenv(KEY_VARIABLE, KEY)
     async with Chats(lambda request: Reply(status, f"wrong: {KEY}")) as chats:
-        with pytest.raises(Refused, match=f"answered {status}: wrong: ••••"):
+        with pytest.raises(Refused, match=f"{status}: wrong: ••••"):
             await ask(Invoker(url=chats.url))
 
 

@@ -176,7 +176,7 @@ class Day(RuleBasedStateMachine):
         ended = self.guard.ended
         self.guard = Guard()
         self.guard.ended = ended
-        self.do(self.duties.adopt(self.guard.holding(), "the guard died"))
+        self.do(self.duties.adopt(self.guard.holding(), "the supervisor died"))
 
     # what the server does
 

@@ -79,7 +79,7 @@ def test_what_was_recalled_before_a_guard_was_lost_is_asked_for_again() -> None:
     duties.take(assign("lease", "a", "b"))
     duties.take(Recall(("b",)))
 
-    steps = duties.adopt(Holding(("a", "b"), (), ()), "the guard died")
+    steps = duties.adopt(Holding(("a", "b"), (), ()), "the supervisor died")
 
     assert taken_back(steps) == ["b"]
 
@@ -92,9 +92,9 @@ def test_what_a_dead_guard_had_is_stopped_and_what_waits_beside_it_is_not() -> N
     duties.silence()
     duties.unbegun(["b"])
 
-    steps = duties.adopt(NOTHING, "the guard died")
+    steps = duties.adopt(NOTHING, "the supervisor died")
 
-    assert [record.result for record in kept(steps)] == [Result("a", Outcome.STOPPED, None, '"the guard died"')]
+    assert [record.result for record in kept(steps)] == [Result("a", Outcome.STOPPED, None, '"the supervisor died"')]
     assert started(duties.heard()) == ["b"]
 
 

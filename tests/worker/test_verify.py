@@ -28,7 +28,7 @@ def test_what_asks_for_more_than_there_is_is_refused_with_what_is_short(name: st
 
     more = replace(OFFER, **{name: getattr(OFFER, name) + 1})
 
-    assert refusal(needs=more, run=["true"]) == f"it asks for more {name} than there is here"
+    assert name in refusal(needs=more, run=["true"])
 
 
 def test_a_directory_that_is_not_there_is_refused_and_a_file_is_none(tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ def test_a_directory_that_is_not_there_is_refused_and_a_file_is_none(tmp_path: P
 
     assert refusal(run=["true"], directory=str(tmp_path)) == ""
     for missing in (tmp_path / "missing", tmp_path / "file"):
-        assert refusal(run=["true"], directory=str(missing)) == f"there is no directory {missing} here"
+        assert str(missing) in refusal(run=["true"], directory=str(missing))
 
 
 def test_a_directory_below_the_attempts_own_is_made_later() -> None:
@@ -50,13 +50,13 @@ def test_a_directory_of_another_machine_is_not_looked_for_here() -> None:
 
 def test_a_handler_that_is_not_served_is_refused() -> None:
     assert refusal(handler="load") == ""
-    assert refusal(handler="unload") == "no handler unload is served here"
+    assert "handler unload" in refusal(handler="unload")
 
 
 def test_an_isolation_that_is_not_offered_is_refused() -> None:
     assert refusal(run=["true"], isolation="none") == ""
-    assert "is not offered here" in refusal(run=["true"], isolation="sandbox")
+    assert "isolation sandbox" in refusal(run=["true"], isolation="sandbox")
 
 
 def test_work_that_cannot_be_read_is_refused() -> None:
-    assert refusal(dance="tango").startswith("its work can't be read: ")
+    assert "exactly one of" in refusal(dance="tango")

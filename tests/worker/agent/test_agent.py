@@ -96,7 +96,7 @@ async def test_what_it_can_not_run_is_refused(desk: Desk, shop: Shop) -> None:
 
     assert (await desk.result("good")).outcome is Outcome.SUCCEEDED
     whys = [one.why for one in desk.heard if isinstance(one, Refusal)]
-    assert "no handler other" in whys[0]
+    assert "handler other" in whys[0]
     assert "exactly one of" in whys[1]
     assert "/no/such/place" in whys[2]
 
@@ -187,7 +187,7 @@ async def test_what_a_guard_left_behind_when_it_died_is_ended_and_reported(desk:
     shop.processes()[0].send_signal(signal.SIGKILL)
 
     result = await desk.result("a")
-    assert (result.outcome, result.error) == (Outcome.STOPPED, '"the guard died"')
+    assert (result.outcome, result.error) == (Outcome.STOPPED, '"the supervisor died"')
     assert shop.processes("sleep 347.1") == []
     await desk.assign("lease2", ("b", ECHO))
     assert (await desk.result("b")).outcome is Outcome.SUCCEEDED

@@ -119,9 +119,11 @@ async def test_who_does_not_answer_in_time_is_left(rig: Rig) -> None:
     async with http_server() as server:
         server.silent = True
         late = failure_of(await rig.ends(call(server, timeout_seconds=0.2)))
-    assert (late.kind, late.message) == ("timeout", "there was no whole answer within 0.2 s")
+    assert (late.kind, late.type) == ("timeout", "Timeout")
+    assert "0.2 s" in late.message
     gone = failure_of(await rig.ends(call(server)))
-    assert (gone.kind, gone.message) == ("transient", "127.0.0.1 could not be reached: ConnectError")
+    assert (gone.kind, gone.type) == ("transient", "Connection")
+    assert "127.0.0.1" in gone.message
 
 
 async def test_a_request_that_is_to_be_stopped_ends_at_once(rig: Rig) -> None:
@@ -180,12 +182,13 @@ async def test_a_redirect_is_followed_and_another_host_gets_nothing_but_the_requ
         assert not {"authorization", "idempotency-key", "content-type"} & request.headers.keys()
 
         first.status, second.got = "307 Temporary Redirect", []
-        assert "wants the body to be sent to" in failure_of(await rig.ends(work)).message
+        refused = failure_of(await rig.ends(work))
+        assert (refused.kind, refused.type) == ("permanent", "Address")
         assert second.got == []
 
         first.got, first.more_headers = [], ["location: /again"]
         looping = failure_of(await rig.ends(work))
-    assert (looping.kind, looping.message) == ("permanent", "it is redirected more than 5 times")
+    assert (looping.kind, looping.type) == ("permanent", "Address")
     assert [one.headers["authorization"] for one in first.got] == [f"Bearer {KEY}"] * 6
 
 
@@ -216,4 +219,4 @@ async def test_nothing_goes_to_this_machine_unless_the_worker_was_told_so(rig: R
     async with http_server() as server:
         failure = failure_of(await rig.ends(call(server)))
     assert (failure.kind, failure.type, server.connections) == ("permanent", "Address", 0)
-    assert failure.message.endswith("is a loopback address, and the worker was not started with --allow-private-http")
+    assert "--allow-private-http" in failure.message

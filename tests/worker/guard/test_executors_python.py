@@ -183,16 +183,16 @@ async def test_what_goes_wrong_is_told(rig: Rig) -> None:
         ({"python": "work:boom_of_its_own"}, "work.Own", None, "worse"),
         ({"python": "work:leave", "args": {"code": 4}}, "Exit", None, "exited with 4"),
         ({"python": "work:die"}, "Signal", None, "SIGSEGV"),
-        ({"python": "work:hang_up"}, "Child", None, "hung up"),
+        ({"python": "work:hang_up"}, "Child", None, "child process"),
         ({"python": "work:exhaust"}, "MemoryError", "resource", "too much"),
         ({"python": "work:know", "args": {"failure": "permanent"}}, "TaskError", "permanent", "known"),
         ({"python": "work:absent"}, "Call", "permanent", "work:absent can't be imported"),
         ({"python": "nowhere:absent"}, "Call", "permanent", "No module named"),
-        ({"handler": "absent"}, "Call", "permanent", "serves no handler absent"),
+        ({"handler": "absent"}, "Call", "permanent", "handler absent"),
         ({"python": "work:add"}, "Call", "permanent", "missing a required argument: 'a'"),
         ({"python": "work:add", "args": {"a": "{{ params.x }}"}}, "Call", "permanent", "args.a"),
         ({"python": "work:unserious"}, "Output", "permanent", "JSON"),
-        ({"python": "work:large"}, "Output", "permanent", "1048576 are allowed"),
+        ({"python": "work:large"}, "Output", "permanent", "1048576"),
     ):
         end = await rig.ends(work)
         error = json.loads(end.error or "")

@@ -102,7 +102,7 @@ async def test_a_fork_bomb_stays_within_its_number_of_processes(rig: Rig, level:
     bomb = "for i in $(seq 100); do sleep 60 & done; wait"
     error = error_of(await rig.ends({"shell": bomb}))
     if has_cgroups(rig):
-        assert "as many processes as it may have" in str(error["message"])
+        assert "process limit" in str(error["message"])
     assert rig.left_running() == []
     assert (await rig.ends({"shell": "echo fine"})).outcome is Outcome.SUCCEEDED
 
@@ -206,7 +206,7 @@ async def test_a_directory_that_the_sandbox_does_not_show_is_refused(rig: Rig, t
     (tmp_path / "shown" / "file").write_text("content")
     await rig.start(isolation="sandbox", shown=(str(tmp_path / "shown"),))
     error = error_of(await rig.ends({"shell": "true", "directory": str(tmp_path / "data")}))
-    assert "does not show" in str(error["message"])
+    assert "--show" in str(error["message"])
     assert error_of(await rig.ends({"shell": "true", "directory": str(rig.state_dir)}))["class"] == "permanent"
     end = await rig.ends({"shell": "cat file; touch file && echo wrote", "directory": str(tmp_path / "shown")})
     assert rig.log(end.attempt).startswith("content")
@@ -222,7 +222,7 @@ async def test_the_guard_is_closed_to_its_tasks(rig: Rig) -> None:
 
 async def test_another_user_owns_the_files_of_its_attempt_and_reaches_nothing_else(open_rig: Rig) -> None:
     if not IS_ROOT:
-        with pytest.raises(Refused, match="only root"):
+        with pytest.raises(Refused, match="root"):
             find_user("nobody")
         return
     rig = open_rig

@@ -13,7 +13,7 @@ output, and outlives the agent: a new agent on the same directory connects to it
               ◄──────────────────────────────── CheckpointSaved(attempt, document)
               ◄──────────────────────────────── ExtensionRequested(attempt, seconds)
       Prolong(attempt, seconds) ──────────────►                             new limit, from now on
-      EndAttempt(attempt, grace) ─────────────►                             SIGTERM, grace period, SIGKILL of its processes
+      EndAttempt(attempt, grace) ─────────────►                             SIGTERM, grace, SIGKILL of its processes
               ◄──────────────────────────────── AttemptEnded(attempt, outcome, ..)   repeated in Inventory until ..
       Acknowledge([attempt ..]) ──────────────►                             .. it is in the agent's spool
       WithdrawAttempts([attempt ..]) ─────────►                             give back what has not started
