@@ -34,12 +34,12 @@ def test_a_worker_with_clusters_has_their_labels(
         ({"kubernetes": "by-program"}, "by-program"),
         ({"kubernetes": "in-cluster"}, "in-cluster"),
         ({"kubernetes": "here", "kubernetes_namespaces": ("a/b",)}, "a/b must be"),
-        ({"kubernetes_namespaces": ("etl",)}, "without --kubernetes"),
+        ({"kubernetes_namespaces": ("etl",)}, "--kubernetes"),
         ({"ray": "127.0.0.1:8265"}, "http://127.0.0.1:8265"),
         ({"labels": {"runs/ray": ""}}, "runs/"),
     ],
 )
-def test_what_is_wrong_with_a_cluster_is_told_before_anything_runs(
+def test_invalid_cluster_options_are_rejected_at_startup(
     tmp_path: Path, cluster: StandIn, monkeypatch: pytest.MonkeyPatch, said: dict[str, object], why: str
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig()))

@@ -86,7 +86,7 @@ async def known(address: str) -> dict[str, str]:
 @pytest.mark.processes
 @pytest.mark.soak
 @pytest.mark.timeout(600)
-async def test_tasks_run_fail_stop_and_are_found_again_on_a_real_cluster(rig: Rig, address: str) -> None:
+async def test_tasks_run_fail_stop_and_are_cleared_on_a_real_cluster(rig: Rig, address: str) -> None:
     await rig.start(ray=address)
     script = "echo \"hi $0 $LEVEL\"; echo '::mainspring-progress:: 40 on'; echo '::mainspring-output:: {\"rows\": 3}'"
     done = await rig.ends(

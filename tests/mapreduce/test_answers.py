@@ -26,7 +26,7 @@ READ = {"severity": "high", "category": ["ui", 1]}
         f'{{"severity": NaN, "category": 1}} {GOOD} {{"severity": Infinity, "category": 1}}',
     ],
 )
-def test_the_last_object_with_all_fields_counts(answer: str) -> None:
+def test_the_last_object_with_all_fields_is_used(answer: str) -> None:
     """Fences, thoughts, objects that lack something, and what is no JSON are passed over."""
     assert read_answer(answer, FIELDS) == READ
 
@@ -35,7 +35,7 @@ def test_the_last_object_with_all_fields_counts(answer: str) -> None:
     "answer",
     ["", "high, ui", '{"severity": "high"}', '["severity", "category"]', GOOD[:-1], "{" * 100_000, '{"a":' * 100_000],
 )
-def test_an_answer_without_the_fields_is_worth_another_try(answer: str) -> None:
+def test_an_answer_without_the_fields_is_a_transient_failure(answer: str) -> None:
     """Whoever is asked again may answer better."""
     with pytest.raises(TaskError) as failed:
         read_answer(answer, FIELDS)
@@ -44,7 +44,7 @@ def test_an_answer_without_the_fields_is_worth_another_try(answer: str) -> None:
     assert len(str(failed.value)) < 300
 
 
-def test_what_no_store_takes_is_replaced() -> None:
+def test_characters_that_no_store_accepts_are_replaced() -> None:
     """A NUL, a lone surrogate."""
     assert read_answer("a\0b\ud800", ()) == "a\ufffdb?"
     assert read_answer('{"a": "x\\u0000y"}', ("a",)) == {"a": "x\ufffdy"}

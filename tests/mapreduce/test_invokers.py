@@ -45,7 +45,7 @@ def shell(text: str) -> Invoker:
     return Invoker(command=("sh", "-c", text))
 
 
-def test_without_an_invoker_it_is_said_how_to_name_one() -> None:
+def test_a_missing_invoker_is_reported_with_the_ways_to_configure_one() -> None:
     """In all the places."""
     with pytest.raises(Refused) as refused:
         make_invoke(None, Path("/"), MachineClock())
@@ -75,7 +75,7 @@ async def test_a_program_gets_the_prompt_and_its_output_is_the_answer() -> None:
         (f"head -c {LONGEST_ANSWER + 1} /dev/zero", str(LONGEST_ANSWER), "transient"),
     ],
 )
-async def test_how_a_program_failed_is_told(text: str, message: str, failure: str) -> None:
+async def test_a_failed_program_is_reported_with_its_error(text: str, message: str, failure: str) -> None:
     """With the last line that it wrote to stderr."""
     failed = await failure_of(shell(text))
     assert message in str(failed)
@@ -83,7 +83,7 @@ async def test_how_a_program_failed_is_told(text: str, message: str, failure: st
 
 
 @pytest.mark.processes
-async def test_a_program_that_can_not_be_started_is_a_mistake(tmp_path: Path) -> None:
+async def test_a_program_that_cannot_be_started_is_refused(tmp_path: Path) -> None:
     """It stays so, for every item: one that is not there, a directory, what is not executable, what is no program."""
     plain, garbage = tmp_path / "plain", tmp_path / "garbage"
     plain.write_text("x")
@@ -98,7 +98,7 @@ async def test_a_program_that_can_not_be_started_is_a_mistake(tmp_path: Path) ->
 
 
 @pytest.mark.processes
-async def test_a_program_that_is_not_waited_for_is_killed_with_all_that_it_started(tmp_path: Path) -> None:
+async def test_a_cancelled_program_is_killed_with_its_descendants(tmp_path: Path) -> None:
     """Its children hold a lock as long as one of them lives."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -177,7 +177,7 @@ async def test_a_function_answers_sync_or_async(tmp_path: Path, module: str, fun
         ("limited", "slow down", "rate_limited"),
     ],
 )
-async def test_what_a_function_raises_fails_the_invocation(
+async def test_an_exception_of_a_function_fails_the_invocation(
     tmp_path: Path, module: str, function: str, message: str, failure: str
 ) -> None:
     """One that knows what kind of failure it was says so."""
@@ -188,14 +188,14 @@ async def test_what_a_function_raises_fails_the_invocation(
 
 
 @pytest.mark.parametrize("path", ["no_such_module:x", "{module}:missing", "{module}:NUMBER"])
-def test_a_function_that_is_not_there_is_a_mistake(tmp_path: Path, module: str, path: str) -> None:
+def test_a_missing_function_is_refused(tmp_path: Path, module: str, path: str) -> None:
     """Said before anything is asked."""
     with pytest.raises(Refused) as refused:
         load_function(path.format(module=module), tmp_path)
     assert refused.value.reason == "invoker_not_loaded"
 
 
-def test_a_function_is_also_found_where_the_worker_looks(
+def test_a_function_is_also_found_on_the_workers_python_path(
     tmp_path: Path, module: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After the directory of the pipeline."""
@@ -203,7 +203,7 @@ def test_a_function_is_also_found_where_the_worker_looks(
     assert callable(load_function(f"{module}:plain", Path("/")))
 
 
-async def test_sync_functions_run_beside_each_other_and_one_that_hangs_holds_up_nobody() -> None:
+async def test_sync_functions_run_in_parallel_and_a_hanging_one_blocks_nothing() -> None:
     """Both wait for each other: one after another they would wait forever."""
     both = threading.Barrier(2, timeout=30)
     invoke = Function(lambda prompt: f"{prompt} {both.wait() >= 0}")
@@ -259,7 +259,7 @@ async def test_a_server_is_asked_in_the_chat_format(monkeypatch: pytest.MonkeyPa
         (Reply(0, ""), "http://127.0.0.1", "transient", None),
     ],
 )
-async def test_what_a_server_says_decides_whether_it_is_asked_again(
+async def test_the_response_of_a_server_decides_whether_it_is_retried(
     monkeypatch: pytest.MonkeyPatch, reply: Reply, message: str, failure: str, wait: float | None
 ) -> None:
     """And the key is never told."""
@@ -273,7 +273,7 @@ async def test_what_a_server_says_decides_whether_it_is_asked_again(
 
 
 @pytest.mark.parametrize("status", [401, 404, 405])
-async def test_a_wrong_key_or_address_is_wrong_for_every_prompt(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
+async def test_a_wrong_key_or_address_is_refused_for_every_prompt(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
     """A hundred thousand questions would be refused alike."""
     monkeypatch.setenv(KEY_VARIABLE, KEY)
     async with Chats(lambda request: Reply(status, f"wrong: {KEY}")) as chats:
@@ -281,7 +281,7 @@ async def test_a_wrong_key_or_address_is_wrong_for_every_prompt(monkeypatch: pyt
             await ask(Invoker(url=chats.url))
 
 
-async def test_a_server_that_is_not_there_may_come_back() -> None:
+async def test_an_unreachable_server_is_a_transient_failure() -> None:
     """A port that was free a moment ago."""
     async with Chats(lambda request: says("x")) as chats:
         pass
@@ -294,7 +294,7 @@ async def test_an_answer_without_content_is_empty() -> None:
         assert await ask(Invoker(url=chats.url)) == ""
 
 
-async def test_a_server_is_asked_for_many_at_once() -> None:
+async def test_a_server_gets_many_prompts_concurrently() -> None:
     """Each answer goes to who asked."""
 
     def answer(request: Request) -> Reply:
@@ -335,7 +335,7 @@ async def test_a_function_of_another_process_answers_through_a_socket(tmp_path: 
 
 
 @pytest.mark.parametrize("line", [b"", b"\n", b"{}\n", b'{"error": "x", "failure": "odd"}\n', b"hello\n"])
-async def test_a_socket_that_speaks_otherwise_may_be_asked_again(tmp_path: Path, line: bytes) -> None:
+async def test_an_invalid_response_of_a_socket_is_transient(tmp_path: Path, line: bytes) -> None:
     """It is restarted, perhaps."""
 
     async def meet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -349,7 +349,7 @@ async def test_a_socket_that_speaks_otherwise_may_be_asked_again(tmp_path: Path,
         assert (await failure_of(Invoker(socket=str(path)))).failure == "transient"
 
 
-async def test_the_socket_bears_whoever_speaks_otherwise(tmp_path: Path) -> None:
+async def test_the_socket_survives_invalid_requests(tmp_path: Path) -> None:
     """And goes on to answer the others."""
     answers = AnswerSocket(tmp_path / "s", lambda prompt: "yes")
     await answers.open()

@@ -73,7 +73,7 @@ def test_a_csv_is_read_as_it_was_saved(tmp_path: Path, content: bytes, said: dic
         pytest.param(b"a\n" + b"x" * (LONGEST_LINE + 1), {}, "a.csv:2: the line is longer than", id="a long line"),
     ],
 )
-def test_what_is_wrong_with_a_csv_is_said_with_its_line(
+def test_errors_in_a_csv_are_reported_with_the_line(
     tmp_path: Path, content: bytes, said: dict[str, str], message: str
 ) -> None:
     """Before anything is asked."""
@@ -82,14 +82,14 @@ def test_what_is_wrong_with_a_csv_is_said_with_its_line(
     assert message in str(refused.value)
 
 
-def test_where_a_large_file_is_not_what_it_should_be(tmp_path: Path) -> None:
+def test_an_encoding_error_in_a_large_file_is_located(tmp_path: Path) -> None:
     """The byte is counted across the pieces that the file is read in."""
     rows = b"a,b\n" + b"1,\xc3\xa9\n" * 60_000
     with pytest.raises(InvalidFile, match=rf"a.csv:60002: byte {len(rows) + 2} \(0xff\)"):
         csv_of(tmp_path, rows + b"1\xff,2\n")
 
 
-def test_a_hundred_thousand_rows_are_gone_through_one_by_one(tmp_path: Path) -> None:
+def test_a_hundred_thousand_rows_are_streamed(tmp_path: Path) -> None:
     """And only as far as is wanted."""
     rows = b"n,text\n" + b"".join(b"%d,some text\n" % number for number in range(100_000))
     items = csv_of(tmp_path, rows)
@@ -107,7 +107,7 @@ def test_a_hundred_thousand_rows_are_gone_through_one_by_one(tmp_path: Path) -> 
         b'\xef\xbb\xbf{"a": 1}\r\n{"b": [2, {"c": null}]}\r\n',
     ],
 )
-def test_json_is_a_list_of_objects_or_one_a_line(tmp_path: Path, content: bytes) -> None:
+def test_json_is_a_list_of_objects_or_one_per_line(tmp_path: Path, content: bytes) -> None:
     """Values keep their types."""
     assert json_of(tmp_path, content) == [{"a": 1}, {"b": [2, {"c": None}]}]
 
@@ -126,14 +126,14 @@ def test_json_is_a_list_of_objects_or_one_a_line(tmp_path: Path, content: bytes)
         (b'{"a":' * 100_000, "a.json:1: "),
     ],
 )
-def test_what_is_wrong_with_json_is_said(tmp_path: Path, content: bytes, message: str) -> None:
+def test_errors_in_json_are_reported(tmp_path: Path, content: bytes, message: str) -> None:
     """Also if it is meant to break something."""
     with pytest.raises(InvalidFile) as refused:
         json_of(tmp_path, content)
     assert message in str(refused.value)
 
 
-def test_items_can_stand_in_the_definition(tmp_path: Path) -> None:
+def test_items_can_be_inline(tmp_path: Path) -> None:
     """They are JSON values."""
     items = [{"queue": "high", "n": 1}, {"queue": "low"}]
     given = msgspec.json.decode(json.dumps({"items": items, "limit": 1}), type=Input)
@@ -153,7 +153,7 @@ def test_items_can_stand_in_the_definition(tmp_path: Path) -> None:
         (".", "is outside of"),
     ],
 )
-def test_a_path_that_leads_elsewhere_is_refused(tmp_path: Path, path: str, why: str) -> None:
+def test_a_path_outside_the_directory_is_refused(tmp_path: Path, path: str, why: str) -> None:
     """By dots or by links; and what is no file is not waited for."""
     secret, folder = tmp_path / "secret", tmp_path / "folder"
     for directory in (secret, folder, folder / "below"):

@@ -88,7 +88,7 @@ def fails(*numbers: int, failure: str = "transient", until: int = 99) -> Callabl
     return answer
 
 
-async def test_items_are_asked_for_beside_each_other_and_rows_keep_their_order() -> None:
+async def test_items_are_processed_concurrently_and_rows_keep_their_order() -> None:
     """Never more at once than is said."""
     oracle, world = Oracle(), World()
     mapped = await world.map(oracle, 10, concurrency=3)
@@ -97,17 +97,17 @@ async def test_items_are_asked_for_beside_each_other_and_rows_keep_their_order()
     assert world.moved == [(done, 10) for done in range(11)]
 
 
-async def test_an_item_is_asked_for_again_after_a_delay_that_doubles() -> None:
+async def test_an_item_is_retried_with_exponential_backoff() -> None:
     """Only that one."""
     oracle, world = Oracle(fails(0, until=4)), World()
     mapped = await world.map(oracle, 1, attempts=4, retry_delay_seconds=2)
     assert [row["answer"] for row in mapped.rows] == ["item 0"]
     assert oracle.asked_at == [0, 3, 8, 17], "a second for each answer, and 2, 4 and 8 between them"
-    parts = ("item 0", "1 of 4", "2 s", "no luck with item 0")
+    parts = ("item 0", "1 of 4", "2s", "no luck with item 0")
     assert any(all(part in said for part in parts) for said in world.said)
 
 
-async def test_who_says_when_to_come_back_is_believed() -> None:
+async def test_retry_after_is_respected() -> None:
     """Unless that is longer than it is worth waiting here."""
 
     def answer(prompt: str, attempt: int) -> str:
@@ -122,7 +122,7 @@ async def test_who_says_when_to_come_back_is_believed() -> None:
     assert (failed.index, failed.failure, failed.retry_after_seconds) == (1, "rate_limited", 7_200)
 
 
-async def test_an_answer_that_never_comes_is_given_up() -> None:
+async def test_an_answer_that_never_comes_times_out() -> None:
     """Each attempt has its own time."""
 
     class Silent(Oracle):
@@ -138,14 +138,14 @@ async def test_an_answer_that_never_comes_is_given_up() -> None:
     assert "5 s" in failed.error
 
 
-async def test_an_answer_without_the_fields_is_asked_for_again() -> None:
+async def test_an_answer_without_the_fields_is_retried() -> None:
     """The second one is good."""
     oracle = Oracle(lambda prompt, attempt: "hm" if attempt == 1 else '{"a": 1, "b": 2}')
     mapped = await World().map(oracle, 1, output=["a"])
     assert mapped.rows == [{"n": 0, "a": 1}]
 
 
-async def test_all_items_are_finished_though_some_fail() -> None:
+async def test_all_items_are_processed_even_if_some_fail() -> None:
     """What stays wrong is not tried again."""
     oracle, world = Oracle(fails(1, 3, failure="permanent")), World()
     mapped = await world.map(oracle, 6, concurrency=2)
@@ -155,7 +155,7 @@ async def test_all_items_are_finished_though_some_fail() -> None:
     assert world.moved[-1] == (6, 6)
 
 
-async def test_an_invoker_that_is_gone_is_not_asked_for_all_the_rest() -> None:
+async def test_a_map_is_abandoned_after_many_consecutive_failures() -> None:
     """When so many have failed in a row; one answer between them, and it goes on."""
     gone = Oracle(fails(*range(10, 1_000)))
     mapped = await World().map(gone, 1_000, concurrency=1, attempts=1)
@@ -167,14 +167,14 @@ async def test_an_invoker_that_is_gone_is_not_asked_for_all_the_rest() -> None:
     assert len((await World().map(Oracle(), 200, prompt="{{missing}}")).failures) == 200, "nobody was asked"
 
 
-async def test_no_items_are_no_trouble() -> None:
+async def test_an_empty_input_succeeds() -> None:
     """A file may be empty one day."""
     world = World()
     mapped = await world.map(Oracle(), 0)
     assert (mapped.rows, mapped.failures, world.moved) == ([], [], [(0, 0)])
 
 
-async def test_a_prompt_that_does_not_fit_an_item_fails_that_item() -> None:
+async def test_a_prompt_that_cannot_be_rendered_fails_its_item() -> None:
     """It is never asked."""
     oracle = Oracle()
     mapped = await World().map(oracle, 2, prompt="{{ 10 // n }}")
@@ -182,7 +182,7 @@ async def test_a_prompt_that_does_not_fit_an_item_fails_that_item() -> None:
     assert len(mapped.rows) == 1
 
 
-async def test_a_mistake_ends_all_of_it() -> None:
+async def test_a_refused_invoker_ends_the_map() -> None:
     """A program that is not there is not there for any item."""
 
     def answer(prompt: str, attempt: int) -> str:
@@ -193,7 +193,7 @@ async def test_a_mistake_ends_all_of_it() -> None:
     assert refused.value.reason == "no_program"
 
 
-async def test_another_attempt_asks_only_for_what_is_missing(tmp_path: Path) -> None:
+async def test_the_next_attempt_asks_only_for_missing_answers(tmp_path: Path) -> None:
     """Whoever was answered before is not asked again, unless the prompt is another."""
     world, first = World(tmp_path), Oracle(fails(2, failure="permanent"))
     await world.map(first, 4, output=[])
@@ -208,7 +208,7 @@ async def test_another_attempt_asks_only_for_what_is_missing(tmp_path: Path) -> 
     assert sum(other.asked.values()) == sum(changed.asked.values()) == 2
 
 
-async def test_a_line_that_is_not_whole_counts_for_nothing(tmp_path: Path) -> None:
+async def test_incomplete_log_lines_are_ignored(tmp_path: Path) -> None:
     """The process was killed while it wrote; what it wrote before and what comes after counts."""
     world = World(tmp_path)
     await world.map(Oracle(), 2)
@@ -224,7 +224,7 @@ async def test_a_line_that_is_not_whole_counts_for_nothing(tmp_path: Path) -> No
     assert not once_more.asked
 
 
-async def test_answers_that_can_not_be_kept_are_still_answers(tmp_path: Path) -> None:
+async def test_answers_that_cannot_be_saved_are_still_used(tmp_path: Path) -> None:
     """A file that may not grow costs only what another attempt would have saved."""
     world, limits = World(tmp_path), resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
@@ -237,7 +237,7 @@ async def test_answers_that_can_not_be_kept_are_still_answers(tmp_path: Path) ->
     assert os.strerror(errno.EFBIG) in said
 
 
-async def test_a_journal_that_is_a_link_is_not_written_through(tmp_path: Path) -> None:
+async def test_an_answer_log_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     """It would lead anywhere."""
     (tmp_path / ".unfinished-task_1.jsonl").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OSError, match="symbolic"):
@@ -245,7 +245,7 @@ async def test_a_journal_that_is_a_link_is_not_written_through(tmp_path: Path) -
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_what_runs_have_left_long_ago_is_removed(tmp_path: Path) -> None:
+def test_expired_answer_logs_are_removed(tmp_path: Path) -> None:
     """Not what is younger, and nothing else."""
     clock = MachineClock()
     now = clock.wall().timestamp()

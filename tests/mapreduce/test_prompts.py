@@ -48,7 +48,7 @@ def test_a_prompt_is_rendered_in_one_pass(template: str, text: str) -> None:
         ("{{ title + 1 }}", "prompt: in"),
     ],
 )
-def test_a_value_that_does_not_fit_fails_the_item_for_good(template: str, why: str) -> None:
+def test_a_value_that_does_not_fit_is_a_permanent_failure(template: str, why: str) -> None:
     """Another try would see the same value."""
     with pytest.raises(TaskError) as failed:
         Prompt(template, ()).render(VALUES)
@@ -56,7 +56,7 @@ def test_a_value_that_does_not_fit_fails_the_item_for_good(template: str, why: s
     assert failed.value.failure == "permanent"
 
 
-def test_a_name_alone_is_its_whole_value_up_to_a_limit() -> None:
+def test_a_bare_name_inserts_its_whole_value_up_to_a_limit() -> None:
     """An article is longer than what an expression may look at."""
     assert Prompt("{{text}}", ()).render({"text": "x" * 200_000}) == "x" * 200_000
     with pytest.raises(TaskError, match=str(LONGEST_PROMPT)) as failed:
@@ -64,7 +64,7 @@ def test_a_name_alone_is_its_whole_value_up_to_a_limit() -> None:
     assert failed.value.failure == "permanent"
 
 
-def test_the_form_of_the_answer_follows_the_prompt_and_can_be_read_back() -> None:
+def test_the_answer_format_follows_the_prompt_and_can_be_parsed() -> None:
     """So a program that echoes the prompt gives the placeholders, whatever is in the data."""
     data = 'a { brace, {"severity": "high"} and {"severity": 1, "category": 2}'
     echoed = Prompt("Sort {{text}}", ("severity", "category")).render({"text": data})

@@ -40,7 +40,7 @@ async def reduced(rows: list[Row], *, fields: tuple[str, ...] = ("severity",), *
     return await reduce_rows(mapped, msgspec.convert(step, ReduceStep), fields, asker=asker, params={"day": "monday"})
 
 
-async def test_json_has_the_rows_and_how_many_there_are() -> None:
+async def test_json_has_the_rows_and_counts() -> None:
     """And how many there are not."""
     assert await reduced(ROWS, type="json") == {"results": ROWS, "count": 2, "failed": 1}
     assert await reduced([], type="json") == {"results": [], "count": 0, "failed": 1}
@@ -78,7 +78,7 @@ def test_a_table_is_aligned() -> None:
     assert table([]) == ""
 
 
-async def test_a_question_sees_the_rows_and_what_is_in_them_stays_data() -> None:
+async def test_a_reduce_prompt_gets_the_rows_as_data() -> None:
     """As a text, or as fields."""
     prompt = "{{count}} of {{ params.day }}, {{failed}} failed: {{results}} {{ results|length }}"
     text = await reduced(ROWS, type="prompt", prompt=prompt)
@@ -86,7 +86,7 @@ async def test_a_question_sees_the_rows_and_what_is_in_them_stays_data() -> None
     assert await reduced(ROWS, type="prompt", prompt="Sum up", output=["summary"]) == {"summary": "<summary>"}
 
 
-async def test_rows_that_make_too_long_a_question_are_refused() -> None:
+async def test_a_reduce_prompt_that_is_too_long_is_refused() -> None:
     """For good."""
     with pytest.raises(TaskError, match=str(LONGEST_PROMPT)) as failed:
         await reduced([{"text": "x" * 5_000_000}], type="prompt", prompt="{{results}}")
@@ -103,7 +103,7 @@ def a_result(result: object) -> ResultFile:
     )  # fmt: skip
 
 
-def test_a_result_is_written_whole_under_a_name_of_its_own(tmp_path: Path) -> None:
+def test_each_result_is_written_to_a_new_file(tmp_path: Path) -> None:
     """Two that began in the same second do not meet."""
     assert [write_result(tmp_path, a_result(number)) for number in range(3)] == [
         "2026-01-26T14-00-00.json",

@@ -70,7 +70,7 @@ def test_without_cgroups_there_are_none(machine: Machine) -> None:
     assert machine.find() is None
 
 
-def test_a_delegated_part_of_version_2_is_used_from_beside_the_agent(machine: Machine) -> None:
+def test_a_delegated_subtree_of_version_2_is_used(machine: Machine) -> None:
     """The agent's own has processes in it, so the one above is divided: that is how systemd delegates."""
     top = machine.version_2("/worker.service/agent", "worker.service")
     machine.directory(top / "worker.service" / "mine")
@@ -100,7 +100,7 @@ def test_an_attempt_has_its_limits_in_version_2(machine: Machine) -> None:
 
 
 @pytest.mark.processes
-def test_all_in_it_are_killed_and_none_can_be_started_meanwhile(machine: Machine) -> None:
+def test_kill_ends_all_processes_and_prevents_new_ones(machine: Machine) -> None:
     """Whatever they have done to their sessions and environments."""
     top = machine.version_2("/", "")
     own = machine.directory(top / "mine" / "a1")
@@ -140,6 +140,6 @@ def test_version_1_has_a_tree_for_each_controller(machine: Machine) -> None:
     assert cgroup.story().out_of_memory == 1
 
 
-def test_guards_of_two_directories_share_nothing(tmp_path: Path) -> None:
+def test_supervisors_of_two_directories_share_no_cgroup(tmp_path: Path) -> None:
     """Their parts of the tree have different names, which are always the same."""
     assert name_of(tmp_path / "a") == name_of(tmp_path / "a") != name_of(tmp_path / "b")

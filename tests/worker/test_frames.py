@@ -27,7 +27,7 @@ async def test_frames_that_arrived_together_are_read_together() -> None:
     assert await frames.next() == []
 
 
-async def test_a_frame_that_arrives_in_pieces_is_read_whole() -> None:
+async def test_a_frame_that_arrives_in_chunks_is_assembled() -> None:
     """Byte by byte."""
     stream = asyncio.StreamReader()
     frames = FrameReader(stream, list[int])
@@ -47,7 +47,7 @@ async def test_a_stream_that_ends_within_a_frame_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("data", [encode_frame(["text"]), (LARGEST_FRAME_BYTES + 1).to_bytes(4, "big")])
-async def test_what_is_no_frame_is_not_believed(data: bytes) -> None:
+async def test_a_malformed_frame_is_rejected(data: bytes) -> None:
     """Of another type, or too large."""
     with pytest.raises(Broken):
         await reading(data).next()

@@ -35,7 +35,7 @@ def reopened(directory: Path) -> list[Record]:
         journal.close()
 
 
-def test_what_was_appended_is_found_again_in_order(tmp_path: Path) -> None:
+def test_appended_records_are_found_in_order(tmp_path: Path) -> None:
     """All of it, once."""
     journal = Journal(tmp_path)
     journal.append(records("a"))
@@ -47,7 +47,7 @@ def test_what_was_appended_is_found_again_in_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 5, 9, 30])
-def test_a_torn_last_block_is_cut_off_and_put_aside(tmp_path: Path, cut: int) -> None:
+def test_a_torn_last_block_is_truncated_and_saved(tmp_path: Path, cut: int) -> None:
     """The machine died while it was written: its records were never promised."""
     journal = Journal(tmp_path)
     journal.append(records("a"))
@@ -65,7 +65,7 @@ def test_a_torn_last_block_is_cut_off_and_put_aside(tmp_path: Path, cut: int) ->
     assert reopened(tmp_path) == records("a", "c")
 
 
-def test_a_block_whose_bytes_are_wrong_is_not_believed(tmp_path: Path) -> None:
+def test_a_corrupt_block_is_ignored(tmp_path: Path) -> None:
     """Its checksum says so."""
     journal = Journal(tmp_path)
     journal.append(records("a"))
@@ -78,7 +78,7 @@ def test_a_block_whose_bytes_are_wrong_is_not_believed(tmp_path: Path) -> None:
     assert reopened(tmp_path) == records("a")
 
 
-def test_a_journal_that_is_mostly_forgotten_is_written_anew(tmp_path: Path) -> None:
+def test_a_mostly_forgotten_spool_is_compacted(tmp_path: Path) -> None:
     """What still matters is in it: what is held, with the latest checkpoint, and what is kept aside."""
     journal = Journal(tmp_path)
     large = '"' + "x" * 10_000 + '"'
@@ -98,7 +98,7 @@ def test_a_journal_that_is_mostly_forgotten_is_written_anew(tmp_path: Path) -> N
     assert [one.mark for one in found if one.attempt == "aside"][-1] is Mark.ASIDE
 
 
-def test_a_crash_while_it_is_written_anew_loses_nothing(tmp_path: Path) -> None:
+def test_a_crash_during_compaction_loses_nothing(tmp_path: Path) -> None:
     """The old file stands until the new one is whole."""
     journal = Journal(tmp_path)
     journal.append(records("a"))
@@ -109,7 +109,7 @@ def test_a_crash_while_it_is_written_anew_loses_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "spool.new").exists()
 
 
-def test_a_disk_that_refuses_leaves_the_journal_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_leaves_the_spool_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """F36: half a block is taken back, and the same can be appended later."""
     journal = Journal(tmp_path)
     journal.append(records("a"))
@@ -127,7 +127,7 @@ def test_a_disk_that_refuses_leaves_the_journal_as_it_was(tmp_path: Path, monkey
     assert reopened(tmp_path) == records("a", "c")
 
 
-def test_a_directory_belongs_to_one_process(tmp_path: Path) -> None:
+def test_a_directory_is_locked_by_one_process(tmp_path: Path) -> None:
     """The second is told who has it; after the first is gone, it may."""
     journal = Journal(tmp_path)
     with pytest.raises(Refused, match=r"in use by another worker \(process \d+\)"):
@@ -137,7 +137,7 @@ def test_a_directory_belongs_to_one_process(tmp_path: Path) -> None:
     Journal(tmp_path).close()
 
 
-def test_a_journal_that_is_nearly_full_says_so_until_there_is_room(tmp_path: Path) -> None:
+def test_a_spool_is_full_until_half_of_it_is_free(tmp_path: Path) -> None:
     """I-53: at 80 %, and until half of it is free."""
     large = '"' + "x" * 1_000 + '"'
     journal = Journal(tmp_path, limit_bytes=10_000)
@@ -155,7 +155,7 @@ def test_a_journal_that_is_nearly_full_says_so_until_there_is_room(tmp_path: Pat
     assert seen == [False, True, True, False]
 
 
-def test_what_is_kept_aside_is_bounded(tmp_path: Path) -> None:
+def test_unknown_results_are_bounded(tmp_path: Path) -> None:
     """The oldest go when the file is written anew."""
     journal = Journal(tmp_path)
     names = [f"a{n}" for n in range(MOST_ASIDE + 3)]

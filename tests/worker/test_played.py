@@ -77,7 +77,7 @@ async def opened(worker: PlayedWorker, counter: Counter) -> tuple[asyncio.Task[N
     return serving, line
 
 
-async def test_it_registers_with_its_name_and_offer() -> None:
+async def test_it_registers_with_name_and_resources() -> None:
     """And opens a session of its own each time."""
     worker, counter = PlayedWorker("w1", OFFER, CLOCK, {"disk": "ssd"}), Counter()
     for _ in range(2):
@@ -106,7 +106,7 @@ async def test_its_tasks_succeed_at_once_and_in_order() -> None:
     serving.cancel()
 
 
-async def test_it_beats_every_five_seconds() -> None:
+async def test_it_sends_a_heartbeat_every_five_seconds() -> None:
     """LIV-1: also when nothing is said to it."""
     worker, counter = PlayedWorker("w1", OFFER, CLOCK), Counter()
     serving, line = await opened(worker, counter)
@@ -116,7 +116,7 @@ async def test_it_beats_every_five_seconds() -> None:
     serving.cancel()
 
 
-async def test_it_keeps_results_until_they_are_answered() -> None:
+async def test_it_keeps_results_until_acknowledged() -> None:
     """Its next session says that it holds them, and sends them again."""
     worker, counter = PlayedWorker("w1", OFFER, CLOCK), Counter()
     serving, line = await opened(worker, counter)
@@ -134,7 +134,7 @@ async def test_it_keeps_results_until_they_are_answered() -> None:
     serving.cancel()
 
 
-async def test_it_does_what_it_is_told() -> None:
+async def test_it_answers_recalls_and_stops() -> None:
     """Recalls and stops of what it does not have are answered."""
     worker, counter = PlayedWorker("w1", OFFER, CLOCK), Counter()
     serving, line = await opened(worker, counter)

@@ -25,7 +25,7 @@ def restarted(journal: list[Record], holding: Holding = NOTHING) -> tuple[Duties
     return duties, duties.adopt(holding, WHY)
 
 
-def test_what_nobody_runs_any_more_is_stopped_and_never_started_again() -> None:
+def test_lost_attempts_are_reported_as_stopped_and_never_restarted() -> None:
     """I-17: what was running, and what was handed over and may have begun."""
     first = connected()
     journal = journal_of(first.take(assign("lease", "a", "b")), first.started("a", 7, 1.0))
@@ -39,7 +39,7 @@ def test_what_nobody_runs_any_more_is_stopped_and_never_started_again() -> None:
     assert duties.holds() == ("a", "b")
 
 
-def test_what_the_guard_still_has_goes_on() -> None:
+def test_attempts_of_the_supervisor_continue() -> None:
     """WRK-10: it is adopted, with what became of it meanwhile."""
     first = connected()
     journal = journal_of(first.take(assign("lease", "a", "b", "c", "d")), first.started("a", 7, 1.0))
@@ -54,7 +54,7 @@ def test_what_the_guard_still_has_goes_on() -> None:
     assert welcomed[1:] == [Started("b"), Started("c"), Result("a", Outcome.SUCCEEDED, "7")]
 
 
-def test_the_process_of_what_runs_is_still_known() -> None:
+def test_the_process_of_a_running_attempt_is_still_known() -> None:
     """To be killed, should the guard die."""
     first = connected()
     journal = journal_of(first.take(assign("lease", "a")), first.started("a", 4711, 12.5))
@@ -65,7 +65,7 @@ def test_the_process_of_what_runs_is_still_known() -> None:
     assert [(one.pid, one.created) for one in duties.running()] == [(4711, 12.5)]
 
 
-def test_what_the_guard_has_and_the_journal_does_not_is_killed() -> None:
+def test_attempts_missing_in_the_spool_are_killed() -> None:
     """The journal was lost: nobody will ask for it."""
     _, steps = restarted([], Holding(("w",), ("r",), (Ended("e", Outcome.SUCCEEDED, None, None),)))
 
@@ -73,7 +73,7 @@ def test_what_the_guard_has_and_the_journal_does_not_is_killed() -> None:
     assert kept(steps) == []
 
 
-def test_what_was_recalled_before_a_guard_was_lost_is_asked_for_again() -> None:
+def test_a_recall_is_repeated_to_a_new_supervisor() -> None:
     """The question may not have reached it."""
     duties = connected()
     duties.take(assign("lease", "a", "b"))
@@ -84,7 +84,7 @@ def test_what_was_recalled_before_a_guard_was_lost_is_asked_for_again() -> None:
     assert taken_back(steps) == ["b"]
 
 
-def test_what_a_dead_guard_had_is_stopped_and_what_waits_beside_it_is_not() -> None:
+def test_attempts_of_a_dead_supervisor_are_stopped_and_waiting_ones_are_kept() -> None:
     """It is in the agent's own hands, and can be started under the next guard."""
     duties = connected()
     duties.take(assign("lease", "a", "b"))
@@ -98,7 +98,7 @@ def test_what_a_dead_guard_had_is_stopped_and_what_waits_beside_it_is_not() -> N
     assert started(duties.heard()) == ["b"]
 
 
-def test_what_comes_back_after_a_restart_is_given_back() -> None:
+def test_an_attempt_withdrawn_after_a_restart_is_returned() -> None:
     """The journal does not hold what to do, so nobody could start it later."""
     first = connected()
     duties, _ = restarted(journal_of(first.take(assign("lease", "a"))), Holding(("a",), (), ()))
@@ -126,7 +126,7 @@ def test_a_restarted_worker_still_has_its_results_and_checkpoints() -> None:
     assert said(duties.take(Credit(1))) == [Result("a", Outcome.SUCCEEDED, "7")]
 
 
-def test_a_restarted_worker_has_forgotten_what_was_answered_or_returned() -> None:
+def test_a_restarted_worker_forgets_answered_and_returned_attempts() -> None:
     """The journal says so."""
     first = connected()
     journal = journal_of(
@@ -144,7 +144,7 @@ def test_a_restarted_worker_has_forgotten_what_was_answered_or_returned() -> Non
     assert duties.take(assign("one", "a")) == []
 
 
-def test_a_restarted_worker_still_has_what_it_kept_aside() -> None:
+def test_a_restarted_worker_still_has_unknown_results() -> None:
     """I-54."""
     first = connected()
     journal = journal_of(

@@ -28,7 +28,7 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
     process.wait()
 
 
-def test_a_stray_is_killed(sleeper: subprocess.Popen[bytes]) -> None:
+def test_an_orphan_is_killed(sleeper: subprocess.Popen[bytes]) -> None:
     """It is the process that was started for the attempt; its children go with it."""
     child = psutil.Process(sleeper.pid).children()
     kill_strays([Running("a", sleeper.pid, created(sleeper.pid))])
@@ -38,7 +38,7 @@ def test_a_stray_is_killed(sleeper: subprocess.Popen[bytes]) -> None:
 
 
 @pytest.mark.parametrize("wrong", [0.0, 1.0])
-def test_a_process_that_has_the_pid_of_another_one_now_is_left_alone(
+def test_a_process_with_a_reused_pid_is_not_killed(
     sleeper: subprocess.Popen[bytes], wrong: float
 ) -> None:
     """Pids are used again; and without a start time nobody can tell."""
@@ -47,7 +47,7 @@ def test_a_process_that_has_the_pid_of_another_one_now_is_left_alone(
     assert sleeper.poll() is None
 
 
-def test_what_is_gone_is_gone(sleeper: subprocess.Popen[bytes]) -> None:
+def test_a_missing_process_is_ignored(sleeper: subprocess.Popen[bytes]) -> None:
     """Nothing happens."""
     stray = Running("a", sleeper.pid, created(sleeper.pid))
     sleeper.kill()
@@ -57,7 +57,7 @@ def test_what_is_gone_is_gone(sleeper: subprocess.Popen[bytes]) -> None:
     assert created(sleeper.pid) == 0.0
 
 
-def test_a_birth_is_looked_up_once_and_not_believed_when_the_process_is_gone(
+def test_a_start_time_is_cached_until_the_process_is_gone(
     sleeper: subprocess.Popen[bytes],
 ) -> None:
     """Warm children make thousands of calls."""

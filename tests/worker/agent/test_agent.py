@@ -68,7 +68,7 @@ def ask(context) -> None:
 """
 
 
-async def test_it_registers_runs_what_it_is_given_and_reports(desk: Desk, shop: Shop) -> None:
+async def test_a_worker_registers_runs_its_tasks_and_reports(desk: Desk, shop: Shop) -> None:
     """WRK-1, WRK-8: received, started, its result and its log; and nothing stays on its disk."""
     shop.open(desk.url, token="secret")
     hello = await desk.wait_for(Register)
@@ -87,7 +87,7 @@ async def test_it_registers_runs_what_it_is_given_and_reports(desk: Desk, shop: 
     await until_it_holds(lambda: not log_path(shop.state_dir, "b").exists())
 
 
-async def test_what_it_can_not_run_is_refused(desk: Desk, shop: Shop) -> None:
+async def test_assignments_that_cannot_run_are_refused(desk: Desk, shop: Shop) -> None:
     """PLC-7: a handler that is not served, a kind that is not known, a directory that is not there."""
     shop.open(desk.url)
     await desk.wait_for(Register)
@@ -101,7 +101,7 @@ async def test_what_it_can_not_run_is_refused(desk: Desk, shop: Shop) -> None:
     assert "/no/such/place" in whys[2]
 
 
-async def test_what_ends_without_a_server_is_reported_when_there_is_one(desk: Desk, shop: Shop, tmp_path: Path) -> None:
+async def test_results_are_reported_after_an_outage_of_the_server(desk: Desk, shop: Shop, tmp_path: Path) -> None:
     """WRK-10: it goes on running, and says in the next session what it holds."""
     shop.open(desk.url)
     await desk.wait_for(Register)
@@ -118,7 +118,7 @@ async def test_what_ends_without_a_server_is_reported_when_there_is_one(desk: De
     assert sum(isinstance(one, Result) for one in desk.heard) == 1
 
 
-async def test_a_result_is_sent_again_until_it_is_answered(desk: Desk, shop: Shop) -> None:
+async def test_a_result_is_resent_until_it_is_acknowledged(desk: Desk, shop: Shop) -> None:
     """I-50."""
     shop.open(desk.url)
     await desk.wait_for(Register)
@@ -131,7 +131,7 @@ async def test_a_result_is_sent_again_until_it_is_answered(desk: Desk, shop: Sho
     assert await desk.result("a", times=2) == first
 
 
-async def test_another_agent_goes_on_with_what_runs(desk: Desk, shop: Shop, tmp_path: Path) -> None:
+async def test_a_new_agent_takes_over_running_attempts(desk: Desk, shop: Shop, tmp_path: Path) -> None:
     """WRK-10, I-17: the same process, which never ran twice."""
     work = f'{{"shell": "echo x >> {tmp_path}/runs; while [ ! -e {tmp_path}/go ]; do sleep 0.02; done"}}'
     shop.open(desk.url)
@@ -149,7 +149,7 @@ async def test_another_agent_goes_on_with_what_runs(desk: Desk, shop: Shop, tmp_
     assert (tmp_path / "runs").read_text() == "x\nx\n"
 
 
-async def test_another_agent_leaves_a_process_alone_that_went_on_to_the_next_attempt(
+async def test_a_new_agent_does_not_kill_a_process_that_runs_the_next_attempt(
     desk: Desk, shop: Shop, tmp_path: Path
 ) -> None:
     """The journal knows the process by the first attempt, which ended while no agent was there."""
@@ -171,14 +171,14 @@ async def test_another_agent_leaves_a_process_alone_that_went_on_to_the_next_att
     assert (await desk.result("b")).outcome is Outcome.SUCCEEDED
 
 
-async def test_two_agents_can_not_share_a_directory(desk: Desk, shop: Shop) -> None:
+async def test_two_agents_cannot_share_a_directory(desk: Desk, shop: Shop) -> None:
     """The second one says who has it."""
     shop.open(desk.url)
     with pytest.raises(Refused, match="in use by another worker"):
         shop.open(desk.url)
 
 
-async def test_what_a_guard_left_behind_when_it_died_is_ended_and_reported(desk: Desk, shop: Shop) -> None:
+async def test_orphans_of_a_dead_supervisor_are_killed_and_reported(desk: Desk, shop: Shop) -> None:
     """And a new guard runs the next task."""
     shop.open(desk.url)
     await desk.wait_for(Register)
@@ -193,7 +193,7 @@ async def test_what_a_guard_left_behind_when_it_died_is_ended_and_reported(desk:
     assert (await desk.result("b")).outcome is Outcome.SUCCEEDED
 
 
-async def test_a_stop_ends_what_runs(desk: Desk, shop: Shop, tmp_path: Path) -> None:
+async def test_a_stop_ends_running_and_waiting_attempts(desk: Desk, shop: Shop, tmp_path: Path) -> None:
     """STA-8: and a member that waits behind it."""
     shop.open(desk.url)
     await desk.wait_for(Register)
@@ -206,7 +206,7 @@ async def test_a_stop_ends_what_runs(desk: Desk, shop: Shop, tmp_path: Path) -> 
     assert (await desk.result("c")).outcome is Outcome.SUCCEEDED
 
 
-async def test_a_task_asks_for_more_time_and_hears_the_answer(desk: Desk, shop: Shop) -> None:
+async def test_a_task_gets_an_extension(desk: Desk, shop: Shop) -> None:
     """LIV-4: from the function to the server and back."""
     (shop.code / "asking.py").write_text(ASKING)
     work = '{"python": "asking:ask"}'
@@ -220,7 +220,7 @@ async def test_a_task_asks_for_more_time_and_hears_the_answer(desk: Desk, shop: 
     assert (await desk.result("a")).outcome is Outcome.SUCCEEDED
 
 
-async def test_it_says_whether_a_file_is_there_also_while_it_leaves(desk: Desk, shop: Shop, tmp_path: Path) -> None:
+async def test_file_probes_are_answered_also_while_draining(desk: Desk, shop: Shop, tmp_path: Path) -> None:
     """TRG-8: as it sees it."""
     agent = shop.open(desk.url)
     await desk.wait_for(Register)
@@ -239,7 +239,7 @@ async def test_it_says_whether_a_file_is_there_also_while_it_leaves(desk: Desk, 
     await shop.left()
 
 
-async def test_a_recall_returns_what_has_not_begun(desk: Desk, shop: Shop, tmp_path: Path) -> None:
+async def test_a_recall_returns_attempts_that_have_not_started(desk: Desk, shop: Shop, tmp_path: Path) -> None:
     """The one that runs is answered *started*."""
     shop.open(desk.url)
     await desk.wait_for(Register)
@@ -253,7 +253,7 @@ async def test_a_recall_returns_what_has_not_begun(desk: Desk, shop: Shop, tmp_p
     await desk.result("a")
 
 
-async def test_a_worker_that_leaves_finishes_and_says_goodbye(desk: Desk, shop: Shop, tmp_path: Path) -> None:
+async def test_a_draining_worker_finishes_and_says_goodbye(desk: Desk, shop: Shop, tmp_path: Path) -> None:
     """WRK-9: what has not begun is given back; its guard ends too."""
     agent = shop.open(desk.url)
     await desk.wait_for(Register)
@@ -272,7 +272,7 @@ async def test_a_worker_that_leaves_finishes_and_says_goodbye(desk: Desk, shop: 
     assert shop.processes() == []
 
 
-async def test_a_worker_that_is_hurried_stops_what_runs(desk: Desk, shop: Shop, tmp_path: Path) -> None:
+async def test_a_second_request_to_leave_stops_running_attempts(desk: Desk, shop: Shop, tmp_path: Path) -> None:
     """Asked twice."""
     agent = shop.open(desk.url)
     await desk.wait_for(Register)
@@ -286,7 +286,7 @@ async def test_a_worker_that_is_hurried_stops_what_runs(desk: Desk, shop: Shop, 
     assert desk.heard[-1] == Goodbye()
 
 
-async def test_a_worker_goes_where_it_is_sent(desk: Desk, shop: Shop) -> None:
+async def test_a_worker_follows_a_redirect(desk: Desk, shop: Shop) -> None:
     """Elsewhere: another server leads the pool."""
     async with open_desk() as leader:
         desk.greets = False
@@ -303,7 +303,7 @@ async def test_a_worker_goes_where_it_is_sent(desk: Desk, shop: Shop) -> None:
 @pytest.mark.parametrize(
     ("status", "error"), [(HTTPStatus.UNAUTHORIZED, Unauthenticated), (HTTPStatus.FORBIDDEN, Forbidden)]
 )
-async def test_a_token_that_was_never_good_ends_a_worker(
+async def test_a_token_that_was_never_valid_ends_a_worker(
     desk: Desk, shop: Shop, status: HTTPStatus, error: type[Exception]
 ) -> None:
     """Somebody mistyped it."""
@@ -314,7 +314,7 @@ async def test_a_token_that_was_never_good_ends_a_worker(
     assert shop.processes() == []
 
 
-async def test_a_token_that_was_good_once_is_tried_again(desk: Desk, shop: Shop) -> None:
+async def test_a_token_that_was_valid_once_is_retried(desk: Desk, shop: Shop) -> None:
     """A server's trouble never ends a worker."""
     shop.open(desk.url)
     await desk.wait_for(Register)
@@ -328,7 +328,7 @@ async def test_a_token_that_was_good_once_is_tried_again(desk: Desk, shop: Shop)
     await desk.wait_for(Register, times=2)
 
 
-async def test_a_worker_whose_journal_is_nearly_full_takes_nothing_until_there_is_room(desk: Desk, shop: Shop) -> None:
+async def test_a_worker_with_a_full_spool_accepts_no_work_until_there_is_space(desk: Desk, shop: Shop) -> None:
     """I-53: it says so, drops nothing, and registers again when results were answered."""
     desk.answers = False
     shop.open(desk.url, journal_bytes=5_000)
@@ -346,7 +346,7 @@ async def test_a_worker_whose_journal_is_nearly_full_takes_nothing_until_there_i
     assert (await desk.result("c")).outcome is Outcome.SUCCEEDED
 
 
-async def test_servers_that_point_at_one_another_are_left_for_a_while(desk: Desk, shop: Shop) -> None:
+async def test_redirect_loops_are_slowed_down(desk: Desk, shop: Shop) -> None:
     """Each believes that the other leads: the worker slows down, and goes on asking."""
     async with open_desk() as other:
         desk.points_to, other.points_to = other.url, desk.url

@@ -92,7 +92,7 @@ async def test_a_worker_that_is_killed_and_started_again_loses_nothing(desk: Des
     assert desk.heard[-1] == Goodbye()
 
 
-async def test_a_token_that_no_server_knows_is_said_with_its_own_exit_code(desk: Desk, shop: Shop) -> None:
+async def test_an_invalid_token_has_its_own_exit_code(desk: Desk, shop: Shop) -> None:
     """3: not authorised."""
     desk.refuses = HTTPStatus.UNAUTHORIZED
 
@@ -113,7 +113,7 @@ async def test_handlers_are_served_by_name(desk: Desk, shop: Shop, tmp_path: Pat
     assert await ended(process) == 0
 
 
-async def test_handlers_that_can_not_be_imported_are_refused(desk: Desk, shop: Shop, tmp_path: Path) -> None:
+async def test_handlers_that_cannot_be_imported_are_refused(desk: Desk, shop: Shop, tmp_path: Path) -> None:
     """Before anything is promised to a server."""
     (tmp_path / "jobs.py").write_text("import no_such_module")
 

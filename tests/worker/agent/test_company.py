@@ -22,7 +22,7 @@ def until(path: Path) -> str:
     return msgspec.json.encode({"shell": f"while [ ! -e {path} ]; do sleep 0.02; done"}).decode()
 
 
-async def test_a_receipt_goes_with_what_follows_it(desk: Desk, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_receipt_shares_a_frame_with_the_next_message(desk: Desk, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for it: a step of a chain of short tasks is one frame to the server."""
     monkeypatch.setattr(uplink, "RECEIPT_SECONDS", PATIENCE_SECONDS)
     shop.open(desk.url)
@@ -33,7 +33,7 @@ async def test_a_receipt_goes_with_what_follows_it(desk: Desk, shop: Shop, monke
     assert Started("a") in desk.frames[-1]
 
 
-async def test_a_receipt_that_nothing_follows_is_sent_soon(desk: Desk, shop: Shop, tmp_path: Path) -> None:
+async def test_a_receipt_alone_is_sent_soon(desk: Desk, shop: Shop, tmp_path: Path) -> None:
     """The server takes back what is not received."""
     shop.open(desk.url)
     await desk.wait_for(Register)
@@ -46,7 +46,7 @@ async def test_a_receipt_that_nothing_follows_is_sent_soon(desk: Desk, shop: Sho
     await desk.result("b")
 
 
-async def test_what_was_taken_the_guard_forgets_also_if_nothing_follows(desk: Desk, shop: Shop) -> None:
+async def test_the_supervisor_forgets_acknowledged_results_also_when_idle(desk: Desk, shop: Shop) -> None:
     """Its file of ends is empty then."""
     shop.open(desk.url)
     await desk.wait_for(Register)

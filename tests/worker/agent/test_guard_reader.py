@@ -15,7 +15,7 @@ from mainspring.protocol.wire import Offer
 from mainspring.worker.agent.agent import Agent, AgentSettings
 
 
-async def test_a_guard_that_can_not_be_read_counts_as_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failed_supervisor_reader_counts_as_a_lost_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = AgentSettings(
         name="w1", servers=("http://127.0.0.1:1",), state_dir=tmp_path, offer=Offer(1_000, 1 << 30), labels={}, zone=""
     )

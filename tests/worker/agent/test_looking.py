@@ -10,7 +10,7 @@ from mainspring.worker.agent.file_probe import MOST_AT_ONCE, Looking
 from tests.worker.agent.desk import PATIENCE_SECONDS
 
 
-async def test_questions_beyond_what_may_be_open_get_no_answer_and_later_ones_do(tmp_path: Path) -> None:
+async def test_probes_beyond_the_limit_get_no_answer_and_later_ones_do(tmp_path: Path) -> None:
     answers: asyncio.Queue[Seen] = asyncio.Queue()
     looking = Looking(answers.put_nowait)
     for number in range(MOST_AT_ONCE + 1):

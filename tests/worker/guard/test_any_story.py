@@ -46,7 +46,7 @@ WEIGHTS = {"quiet": 50, "loud": 30, "slow": 5, "hard": 1, "shell": 1}
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-async def test_every_attempt_has_one_end_or_never_began_and_its_own_log(rig: Rig, seed: int) -> None:
+async def test_every_attempt_ends_once_or_never_starts_and_has_its_own_log(rig: Rig, seed: int) -> None:
     random = Random(seed)
     await rig.start(code=CODE, children=2)
     kinds: dict[str, tuple[str, int]] = {}

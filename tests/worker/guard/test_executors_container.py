@@ -66,7 +66,7 @@ def containers_of(rig: Rig, engine: Engine) -> list[str]:
     return tell(engine, "ps", "--all", "--quiet", "--filter", label).split()
 
 
-async def test_a_container_has_the_attempts_files_and_what_it_leaves_is_passed_on(rig: Rig, engine: Engine) -> None:
+async def test_a_container_has_the_attempts_files(rig: Rig, engine: Engine) -> None:
     """Under the same paths as any command; words and variables are filled in, and a shell sees nothing of them."""
     await share(rig, engine)
     script = """
@@ -89,7 +89,7 @@ async def test_a_container_has_the_attempts_files_and_what_it_leaves_is_passed_o
     assert (containers_of(rig, engine), place.exists()) == ([], False)
 
 
-async def test_a_container_is_closed_on_every_side(rig: Rig, engine: Engine) -> None:
+async def test_a_container_is_isolated(rig: Rig, engine: Engine) -> None:
     """No network, no writing but below its own directory and /tmp, no privilege, few processes, nothing of ours."""
     await share(rig, engine)
     script = """
@@ -126,7 +126,7 @@ async def test_a_secret_is_in_the_container_and_nowhere_else(rig: Rig, engine: E
     assert "my password is ••••" in rig.log(attempt)
 
 
-async def test_a_container_that_is_stopped_gets_its_grace_and_then_is_killed(rig: Rig, engine: Engine) -> None:
+async def test_a_stopped_container_is_killed_after_the_grace_period(rig: Rig, engine: Engine) -> None:
     """Nothing of it is left when its end is said."""
     await share(rig, engine)
     polite = "trap 'echo bye; exit 0' TERM; echo started; while :; do sleep 0.05; done"
@@ -139,7 +139,7 @@ async def test_a_container_that_is_stopped_gets_its_grace_and_then_is_killed(rig
         assert (rig.log(attempt), containers_of(rig, engine)) == (printed, [])
 
 
-async def test_a_container_that_uses_up_its_memory_is_seen_as_such(rig: Rig, engine: Engine) -> None:
+async def test_an_oom_killed_container_is_a_resource_failure(rig: Rig, engine: Engine) -> None:
     """So that it is tried again with more."""
     await share(rig, engine)
     end = await rig.ends(in_image("a=aaaaaaaaaaaaaaaa; while :; do a=$a$a; done"), memory_bytes=20 * 1024 * 1024)
@@ -157,7 +157,7 @@ async def test_a_container_that_uses_up_its_memory_is_seen_as_such(rig: Rig, eng
         (in_image("env", env={"A": "one\\ntwo"}), "permanent", "variable A has several lines"),
     ],
 )
-async def test_what_can_not_be_run_is_told(
+async def test_failures_are_reported(
     rig: Rig, engine: Engine, work: dict[str, object], kind: str, said: str
 ) -> None:
     """And what ends otherwise than well."""
@@ -168,7 +168,7 @@ async def test_what_can_not_be_run_is_told(
     assert containers_of(rig, engine) == []
 
 
-async def test_what_a_killed_guard_left_is_ended_by_the_next(rig: Rig, engine: Engine) -> None:
+async def test_containers_of_a_killed_supervisor_are_removed_by_the_next(rig: Rig, engine: Engine) -> None:
     """Found by its label: its processes are nobody's children any more."""
     await start(rig, engine)
     [attempt] = rig.launch(in_image("echo started; while :; do sleep 0.1; done"))
@@ -184,13 +184,13 @@ async def test_what_a_killed_guard_left_is_ended_by_the_next(rig: Rig, engine: E
     assert containers_of(rig, engine) == []
 
 
-async def test_a_worker_without_an_engine_says_so(rig: Rig) -> None:
+async def test_a_worker_without_an_engine_fails_the_task(rig: Rig) -> None:
     """It is no mistake of the task's."""
     await start(rig, None)
     assert "docker or podman" in failure_of(await rig.ends(in_image("x"))).message
 
 
-def test_an_engine_that_is_named_and_does_not_work_is_refused(tmp_path: Path) -> None:
+def test_a_configured_engine_that_does_not_work_is_refused(tmp_path: Path) -> None:
     """Whatever is wrong with it; without one named, none is no fault."""
     silent = tmp_path / "engine"
     silent.write_text("#!/bin/sh\necho no daemon >&2; exit 1\n")
@@ -208,7 +208,7 @@ def test_an_engine_that_is_named_and_does_not_work_is_refused(tmp_path: Path) ->
     assert find_engine("") is None
 
 
-def test_docker_is_understood_too(tmp_path: Path) -> None:
+def test_docker_info_is_parsed(tmp_path: Path) -> None:
     """By what it says of itself: this one is played."""
     told = {"ServerVersion": "28.2", "MemoryLimit": True, "SecurityOptions": ["name=seccomp,profile=builtin"]}
     played = tmp_path / "docker"

@@ -42,7 +42,7 @@ def failure_of(end: Ended) -> Failure:
     return classify(end.error)
 
 
-async def test_a_request_is_filled_in_and_its_answer_is_the_output(rig: Rig) -> None:
+async def test_a_request_is_rendered_and_its_response_is_the_output(rig: Rig) -> None:
     """Values keep their types where a text of the JSON is one expression; the task's id is its idempotency key."""
     await share(rig)
     document = {"day": "day {{ params.day }}", "rows": "{{ outputs.extract.rows }}", "tags": ["{{ params.day }}", 1]}
@@ -65,7 +65,7 @@ async def test_a_request_is_filled_in_and_its_answer_is_the_output(rig: Rig) -> 
     assert "answered 201 Created" in rig.log(end.attempt)
 
 
-async def test_an_answer_that_is_no_json_is_a_text_and_a_long_one_is_cut(rig: Rig) -> None:
+async def test_a_response_without_json_is_text_and_a_long_one_is_truncated(rig: Rig) -> None:
     """And none at all is null."""
     await share(rig)
     async with http_server() as server:
@@ -87,7 +87,7 @@ async def test_an_answer_that_is_no_json_is_a_text_and_a_long_one_is_cut(rig: Ri
         ("408 Late", "transient", 7.0), ("404 Gone", "permanent", None), ("302 There", "permanent", None),
     ],
 )  # fmt: skip
-async def test_another_answer_is_a_failure_of_the_class_that_fits(
+async def test_an_unexpected_response_is_a_failure_of_the_matching_class(
     rig: Rig, status: str, kind: str, wait: float | None
 ) -> None:
     """With the time after which it is worth another try. A redirect that says no place is none."""
@@ -100,7 +100,7 @@ async def test_another_answer_is_a_failure_of_the_class_that_fits(
     assert failure.message == f"answered {status}: not this time"
 
 
-async def test_an_answer_that_is_expected_is_a_success(rig: Rig) -> None:
+async def test_an_expected_status_is_a_success(rig: Rig) -> None:
     """Also a redirect, which is not followed then."""
     await share(rig)
     async with http_server() as server, http_server() as other:
@@ -113,7 +113,7 @@ async def test_an_answer_that_is_expected_is_a_success(rig: Rig) -> None:
     )  # fmt: skip
 
 
-async def test_who_does_not_answer_in_time_is_left(rig: Rig) -> None:
+async def test_a_request_times_out(rig: Rig) -> None:
     """And who is not there may be there later."""
     await share(rig)
     async with http_server() as server:
@@ -126,7 +126,7 @@ async def test_who_does_not_answer_in_time_is_left(rig: Rig) -> None:
     assert "127.0.0.1" in gone.message
 
 
-async def test_a_request_that_is_to_be_stopped_ends_at_once(rig: Rig) -> None:
+async def test_a_stopped_request_ends_at_once(rig: Rig) -> None:
     """Whatever grace it has."""
     await share(rig)
     async with http_server() as server:
@@ -141,7 +141,7 @@ async def test_a_request_that_is_to_be_stopped_ends_at_once(rig: Rig) -> None:
     assert f"GET http://127.0.0.1:{server.port}/" in rig.log(attempt)
 
 
-async def test_a_secret_goes_into_headers_and_body_and_nowhere_else(rig: Rig) -> None:
+async def test_a_secret_is_in_headers_and_body_and_nowhere_else(rig: Rig) -> None:
     """Not into the log, the output or the error, also when the server gives it back; a parameter can't ask for it."""
     await share(rig)
     more = {"secrets": {"TOKEN": "env:API_KEY"}}
@@ -166,7 +166,7 @@ async def test_a_secret_goes_into_headers_and_body_and_nowhere_else(rig: Rig) ->
     assert KEY.encode() not in left
 
 
-async def test_a_redirect_is_followed_and_another_host_gets_nothing_but_the_request(rig: Rig) -> None:
+async def test_a_redirect_to_another_host_gets_the_bare_request(rig: Rig) -> None:
     """Within one host everything goes along; a POST becomes a GET where HTTP says so."""
     await share(rig)
     headers = {"Authorization": "Bearer ${TOKEN}", "Content-Type": "text/csv"}
@@ -202,7 +202,7 @@ async def test_a_redirect_is_followed_and_another_host_gets_nothing_but_the_requ
         ({"url": "http://h.test/{{ params.gone }}"}, "http.url: "),
     ],
 )
-async def test_what_a_value_makes_impossible_is_told_and_not_sent(
+async def test_an_invalid_value_is_refused_and_not_sent(
     rig: Rig, fields: dict[str, object], why: str
 ) -> None:
     """No value can add a header, or another scheme."""
@@ -213,7 +213,7 @@ async def test_what_a_value_makes_impossible_is_told_and_not_sent(
     assert failure.message.startswith(why)
 
 
-async def test_nothing_goes_to_this_machine_unless_the_worker_was_told_so(rig: Rig) -> None:
+async def test_loopback_requests_require_an_option_of_the_worker(rig: Rig) -> None:
     """It is not worth another try."""
     await rig.start()
     async with http_server() as server:

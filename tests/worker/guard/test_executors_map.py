@@ -91,7 +91,7 @@ def error_of(end: Ended) -> tuple[str, str]:
     return failure.kind, failure.message
 
 
-async def test_a_map_ends_with_a_file_that_has_its_result(rig: Rig, folder: Path) -> None:
+async def test_a_map_writes_its_result_file(rig: Rig, folder: Path) -> None:
     """`cat` answers with the prompt, whose end has the fields. What is in the data stays data."""
     await share(rig)
     end = await rig.ends(a_work(folder), **RUN)
@@ -110,7 +110,7 @@ async def test_a_map_ends_with_a_file_that_has_its_result(rig: Rig, folder: Path
     assert moved.note.endswith("of 2 items")
 
 
-async def test_the_invoker_of_the_worker_answers_if_the_work_names_none(rig: Rig, folder: Path) -> None:
+async def test_the_workers_invoker_is_the_default(rig: Rig, folder: Path) -> None:
     """And it is said how to name one if nobody does."""
     work = a_work(folder, invoker=None, reduce={"type": "table"})
     await rig.start(invoker={"command": ["sh", "-c", 'echo "{\\"severity\\": 1, \\"category\\": 2}"']})
@@ -124,7 +124,7 @@ async def test_the_invoker_of_the_worker_answers_if_the_work_names_none(rig: Rig
     assert message.endswith("docs/guides/map-reduce.md"), "the message is complete"
 
 
-async def test_a_server_gets_the_key_that_the_worker_knows_and_nobody_else_does(rig: Rig, folder: Path) -> None:
+async def test_only_the_server_gets_the_key(rig: Rig, folder: Path) -> None:
     """Not the log, not the error, not a file."""
     async with Chats(lambda request: Reply(401, f"wrong: {request.headers['authorization']}")) as refusing:
         await share(rig)
@@ -142,7 +142,7 @@ async def test_a_server_gets_the_key_that_the_worker_knows_and_nobody_else_does(
     assert "env:NOT_THERE" in error_of(missing)[1]
 
 
-async def test_a_server_that_is_busy_is_asked_again(rig: Rig, folder: Path) -> None:
+async def test_a_busy_server_is_retried(rig: Rig, folder: Path) -> None:
     """Per item; if it stays busy the task is to wait as long as it said."""
     replies = [Reply(429, "", ("Retry-After: 0",)), Reply(500, "oh"), *[says('{"severity": 1, "category": 2}')] * 2]
     step = {"prompt": "{{title}}", "output": ["severity"], "concurrency": 1, "retry_delay_seconds": 0}
@@ -158,7 +158,7 @@ async def test_a_server_that_is_busy_is_asked_again(rig: Rig, folder: Path) -> N
     assert busy.url in failure.message
 
 
-async def test_an_item_that_fails_once_is_asked_for_again(rig: Rig, folder: Path) -> None:
+async def test_an_item_that_fails_once_is_retried(rig: Rig, folder: Path) -> None:
     """The log says so."""
     await share(rig)
     end = await rig.ends(numbers(folder, 3, "once", concurrency=1))
@@ -166,7 +166,7 @@ async def test_an_item_that_fails_once_is_asked_for_again(rig: Rig, folder: Path
     assert "item 1: attempt 1 of 3 failed" in rig.log(end.attempt)
 
 
-async def test_if_one_item_fails_all_are_finished_and_the_next_attempt_asks_only_for_that(
+async def test_the_next_attempt_asks_only_for_failed_items(
     rig: Rig, folder: Path
 ) -> None:
     """Those that were answered are kept beside the results, until all are."""
@@ -187,7 +187,7 @@ async def test_if_one_item_fails_all_are_finished_and_the_next_attempt_asks_only
     assert [path.name for path in (folder / ".results").iterdir()] == [output["result_file"].removeprefix(".results/")]
 
 
-async def test_items_that_fail_can_be_left_out(rig: Rig, folder: Path) -> None:
+async def test_failed_items_can_be_skipped(rig: Rig, folder: Path) -> None:
     """The file says which, and why. If none is left, the task has failed."""
     await share(rig)
     output = output_of(await rig.ends(numbers(folder, 4, "odd", attempts=1, on_failure="skip")))
@@ -200,7 +200,7 @@ async def test_items_that_fail_can_be_left_out(rig: Rig, folder: Path) -> None:
     assert error_of(await rig.ends(none))[1].startswith("1 of 1 items failed")
 
 
-async def test_a_map_that_is_killed_goes_on_where_it_was(rig: Rig, folder: Path) -> None:
+async def test_a_killed_map_resumes(rig: Rig, folder: Path) -> None:
     """Three are answered, the fourth hangs: nothing of it is left, and the next attempt asks for two."""
     hang = "read n; echo $n >> asked; test $n -lt 3 || test -e fixed || sleep 600; echo answer to $n"
     work = numbers(folder, 5, "-", concurrency=1) | {"invoker": {"command": ["sh", "-c", hang]}}
@@ -221,7 +221,7 @@ async def test_a_map_that_is_killed_goes_on_where_it_was(rig: Rig, folder: Path)
     assert "3 items were answered in an earlier attempt" in rig.log(end.attempt)
 
 
-async def test_a_mistake_is_told_and_not_tried_again(rig: Rig, folder: Path) -> None:
+async def test_configuration_errors_are_permanent_failures(rig: Rig, folder: Path) -> None:
     """A person must change something."""
     (folder / "out.csv").symlink_to("/etc/hosts")
     (folder / "linked").symlink_to("/")
@@ -251,7 +251,7 @@ async def test_without_a_directory_the_result_is_only_in_the_output(rig: Rig) ->
     assert (output["result"], output["result_file"]) == (["1"], None)
 
 
-async def test_a_large_map_takes_a_bounded_time_and_leaves_its_result_in_the_file(rig: Rig, folder: Path) -> None:
+async def test_a_large_result_is_only_in_the_file(rig: Rig, folder: Path) -> None:
     """Too large for an output; the journal is gone."""
     rows = "".join(f"bug {number},ann\n" for number in range(20_000))
     (folder / "bugs.csv").write_text(f"title,owner\n{rows}")
