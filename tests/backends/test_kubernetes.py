@@ -1,4 +1,4 @@
-"""Tasks on Kubernetes (WRK-3), against a stand-in of its API: see `tests/backends/kubernetes.py`."""
+"""Tasks on Kubernetes (WRK-3), against a fake API: see `tests/backends/kubernetes.py`."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ pytestmark = pytest.mark.processes
 
 
 async def start(rig: Rig, cluster: StandIn, **settings: object) -> None:
-    """A guard whose worker has this cluster."""
+    """Start a supervisor with this cluster."""
     await rig.start(code="", variables=variables_of(cluster), kubernetes="here", **settings)
 
 
 async def share(rig: Rig, cluster: StandIn) -> None:
-    """Connect to the guard of this module, whose worker has this cluster."""
+    """Connect to this module's shared supervisor, which has this cluster."""
     await rig.share(variables=variables_of(cluster), kubernetes="here")
 
 
 def variables_of(cluster: StandIn) -> dict[str, str]:
-    """What the worker has: a kubeconfig, and a secret."""
+    """Variables of the worker: a kubeconfig, and a secret."""
     return {"KUBECONFIG": str(cluster.kubeconfig()), "DB_PASSWORD": "hunter2-hunter2"}
 
 
@@ -41,10 +41,10 @@ def sh(script: str, **more: object) -> dict[str, object]:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    """Wait until something of the cluster is so."""
+    """Wait for a condition on the cluster."""
     async with asyncio.timeout(DEADLINE_SECONDS):
-        while not holds():  # noqa: ASYNC110 - the cluster is looked at from outside
-            await asyncio.sleep(0.01)  # tidy: sleeps because nothing tells what the cluster has
+        while not holds():  # noqa: ASYNC110 - the cluster is observed from outside
+            await asyncio.sleep(0.01)  # tidy: sleeps because the cluster has no events
 
 
 def error_of(end: Ended) -> dict[str, object]:
@@ -74,9 +74,7 @@ async def test_a_task_runs_as_a_job_that_is_removed_afterwards(rig: Rig, cluster
     await until(lambda: not cluster.jobs and not cluster.pods and not cluster.secrets)
 
 
-async def test_a_job_has_no_retries_limited_resources_and_no_privileges(
-    rig: Rig, cluster: StandIn
-) -> None:
+async def test_a_job_has_no_retries_limited_resources_and_no_privileges(rig: Rig, cluster: StandIn) -> None:
     await share(rig, cluster)
     order = rig.order(sh("true", grace_seconds=7), "lease", timeout_seconds=60.0, memory_bytes=2**30)
     rig.say(Launch((type(order)(order.assignment, "lease", Offer(500, 2**20, 1, 2**31)),)))
@@ -91,7 +89,7 @@ async def test_a_job_has_no_retries_limited_resources_and_no_privileges(
     assert container["resources"] == {
         "requests": {"cpu": "500m", "memory": str(2**30), "nvidia.com/gpu": "1", "ephemeral-storage": str(2**31)},
         "limits": {"memory": str(2**30), "nvidia.com/gpu": "1", "ephemeral-storage": str(2**31)},
-    }, "the memory that the attempt has, not that of its first try"
+    }, "the memory of this attempt, not of the first one"
     assert container["securityContext"] == {
         "allowPrivilegeEscalation": False,
         "capabilities": {"drop": ["ALL"]},
@@ -114,7 +112,7 @@ async def test_secrets_reach_the_task_but_no_spec_and_no_log(rig: Rig, cluster: 
     assert "hunter2" not in others
     assert "token-of-the-attempt" not in others
     assert '"$$(PASSWORD)"' in others
-    assert '"$$$$5"' in others, "what looks like a variable stays a text"
+    assert '"$$$$5"' in others, "no variable expansion"
 
 
 async def test_a_failed_container_is_reported_with_its_last_lines(rig: Rig, cluster: StandIn) -> None:
@@ -168,7 +166,7 @@ async def test_disruptions_of_a_pod_are_infrastructure_failures(rig: Rig, cluste
 
 
 async def test_the_cluster_ends_a_job_at_its_deadline(rig: Rig, cluster: StandIn) -> None:
-    """A server that is gone for long does not leave it running for ever."""
+    """A long outage of the server does not leave it running forever."""
     await share(rig, cluster)
     (attempt,) = rig.launch(sh("echo up; sleep 100"), timeout_seconds=1.0)
     await rig.prints(attempt, "up")

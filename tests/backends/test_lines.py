@@ -1,4 +1,4 @@
-"""What is read of a cluster: marked lines among what a task prints, and a log over several connections."""
+"""Output of remote tasks: marked lines, and a log over several connections."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ STAMPS = ("2026-03-01T10:00:00.1Z", "2026-03-01T10:00:00.1Z", "2026-03-01T10:00:
 
 @given(st.lists(st.tuples(st.integers(0, 200), st.integers(1, 30)), max_size=6))
 def test_a_log_is_complete_wherever_its_connection_breaks(breaks: list[tuple[int, int]]) -> None:
-    """Two lines of one instant, and fractions of any length."""
+    """With two lines of one timestamp, and fractions of any length."""
     lines = [f"{stamp} line {number}\n".encode() for number, stamp in enumerate(STAMPS)]
     place = LogPlace()
     got = b""

@@ -1,4 +1,4 @@
-"""A worker's clusters on its command line: what it is called by then, and what is refused before it starts."""
+"""Cluster options of a worker: its labels, and validation at startup."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks on Ray (WRK-3), against a stand-in of its jobs API; `test_ray_for_real.py` does the same to a real cluster."""
+"""Tasks on Ray (WRK-3), against a fake jobs API; `test_ray_for_real.py` uses a real cluster."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def error_of(end: Ended) -> dict[str, object]:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    """Wait until something of the cluster is so."""
+    """Wait for a condition on the cluster."""
     async with asyncio.timeout(DEADLINE_SECONDS):
-        while not holds():  # noqa: ASYNC110 - the cluster is looked at from outside
-            await asyncio.sleep(0.01)  # tidy: sleeps because nothing tells what the cluster has
+        while not holds():  # noqa: ASYNC110 - the cluster is observed from outside
+            await asyncio.sleep(0.01)  # tidy: sleeps because the cluster has no events
 
 
 async def test_a_task_runs_as_a_job_named_after_its_attempt(rig: Rig, ray: StandIn) -> None:
@@ -50,7 +50,7 @@ async def test_a_task_runs_as_a_job_named_after_its_attempt(rig: Rig, ray: Stand
     end = await rig.hears(Ended, order.assignment.attempt)
 
     assert (end.outcome, end.output) == (Outcome.SUCCEEDED, '{"rows":3}')
-    assert rig.log(end.attempt) == "it's $(date) and low on try 1\n", "no value becomes a command"
+    assert rig.log(end.attempt) == "it's $(date) and low on try 1\n", "values are not executed"
     assert [word for word in rig.heard if isinstance(word, Moved | Saved)] == [
         Moved(end.attempt, 40.0, "loading"), Saved(end.attempt, '{"page":3}')
     ]  # fmt: skip
@@ -59,7 +59,7 @@ async def test_a_task_runs_as_a_job_named_after_its_attempt(rig: Rig, ray: Stand
     assert request["runtime_env"]["env_vars"]["RAY_JOB_STOP_WAIT_TIME_S"] == "7"
     room = ("entrypoint_num_cpus", "entrypoint_memory", "entrypoint_num_gpus")
     assert [request[what] for what in room] == [0.5, 2**20, 1]
-    assert "secret-token" not in json.dumps(request), "everybody can read what is submitted"
+    assert "secret-token" not in json.dumps(request), "submissions are readable by everyone"
 
 
 async def test_a_failed_job_is_reported_with_exit_code_or_signal(rig: Rig, ray: StandIn) -> None:

@@ -1,4 +1,4 @@
-"""Items: CSV and JSON as people really save them, and what is said of those that can't be read."""
+"""Items: real-world CSV and JSON files, and errors in them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mainspring.protocol.errors import InvalidFile, Refused
 
 
 def read(given: Input, directory: Path) -> list[Item]:
-    """All items of an input, gone through twice, as a map does."""
+    """Return all items of an input, iterated twice, as a map does."""
     with open_items(given, directory) as items:
         once, twice = list(items), list(items)
         assert once == twice
@@ -25,13 +25,13 @@ def read(given: Input, directory: Path) -> list[Item]:
 
 
 def csv_of(directory: Path, content: bytes, limit: int | None = None, **said: str) -> list[Item]:
-    """The items of a CSV with this content."""
+    """Return the items of a CSV file with this content."""
     (directory / "a.csv").write_bytes(content)
     return read(Input(source=ItemFile(type="csv", path="a.csv", **said), limit=limit), directory)
 
 
 def json_of(directory: Path, content: bytes) -> list[Item]:
-    """The items of a JSON file with this content."""
+    """Return the items of a JSON file with this content."""
     (directory / "a.json").write_bytes(content)
     return read(Input(source=ItemFile(type="json", path="a.json")), directory)
 
@@ -76,21 +76,21 @@ def test_a_csv_is_read_as_it_was_saved(tmp_path: Path, content: bytes, said: dic
 def test_errors_in_a_csv_are_reported_with_the_line(
     tmp_path: Path, content: bytes, said: dict[str, str], message: str
 ) -> None:
-    """Before anything is asked."""
+    """Before any prompt is sent."""
     with pytest.raises(InvalidFile) as refused:
         csv_of(tmp_path, content, None, **said)
     assert message in str(refused.value)
 
 
 def test_an_encoding_error_in_a_large_file_is_located(tmp_path: Path) -> None:
-    """The byte is counted across the pieces that the file is read in."""
+    """The offset counts across read chunks."""
     rows = b"a,b\n" + b"1,\xc3\xa9\n" * 60_000
     with pytest.raises(InvalidFile, match=rf"a.csv:60002: byte {len(rows) + 2} \(0xff\)"):
         csv_of(tmp_path, rows + b"1\xff,2\n")
 
 
 def test_a_hundred_thousand_rows_are_streamed(tmp_path: Path) -> None:
-    """And only as far as is wanted."""
+    """And only as far as needed."""
     rows = b"n,text\n" + b"".join(b"%d,some text\n" % number for number in range(100_000))
     items = csv_of(tmp_path, rows)
     assert len(items) == 100_000
@@ -127,14 +127,14 @@ def test_json_is_a_list_of_objects_or_one_per_line(tmp_path: Path, content: byte
     ],
 )
 def test_errors_in_json_are_reported(tmp_path: Path, content: bytes, message: str) -> None:
-    """Also if it is meant to break something."""
+    """Hostile input included."""
     with pytest.raises(InvalidFile) as refused:
         json_of(tmp_path, content)
     assert message in str(refused.value)
 
 
 def test_items_can_be_inline(tmp_path: Path) -> None:
-    """They are JSON values."""
+    """As JSON values."""
     items = [{"queue": "high", "n": 1}, {"queue": "low"}]
     given = msgspec.json.decode(json.dumps({"items": items, "limit": 1}), type=Input)
     assert read(given, tmp_path) == items[:1]
@@ -154,7 +154,7 @@ def test_items_can_be_inline(tmp_path: Path) -> None:
     ],
 )
 def test_a_path_outside_the_directory_is_refused(tmp_path: Path, path: str, why: str) -> None:
-    """By dots or by links; and what is no file is not waited for."""
+    """Through `..` or links; opening special files does not block."""
     secret, folder = tmp_path / "secret", tmp_path / "folder"
     for directory in (secret, folder, folder / "below"):
         directory.mkdir()

@@ -1,4 +1,4 @@
-"""A map on virtual time: how many at once, how often, what is kept, and what becomes of those that fail."""
+"""The mapper on virtual time: concurrency, retries, progress, failures, resumption."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.host.virtual import VirtualClock
 
 
 class Oracle:
-    """Answers after a second, as a function says; counts who is asked at once, and when."""
+    """A fake invoker that answers after a second; counts concurrency and calls."""
 
     def __init__(self, answer: Callable[[str, int], str] = lambda prompt, attempt: prompt) -> None:
         self._answer = answer
@@ -34,7 +34,7 @@ class Oracle:
         self.asked_at: list[float] = []
 
     async def ask(self, prompt: str) -> str:
-        """The answer to the prompt's first, second, .. attempt."""
+        """Answer the first, second, .. attempt of a prompt."""
         self.asked[prompt] += 1
         self.asked_at.append(round(asyncio.get_running_loop().time(), 1))
         self._now += 1
@@ -50,7 +50,7 @@ class Oracle:
 
 
 class World:
-    """What a map needs, and what it said."""
+    """Harness of a map, with its log and progress."""
 
     def __init__(self, place: Path | None = None) -> None:
         self.place = place
@@ -59,7 +59,7 @@ class World:
         self.moved: list[tuple[int, int]] = []
 
     async def map(self, oracle: Oracle, count: int, *, task: str = "task_1", **step: object) -> Mapped:
-        """Map so many items with fields `n`; the journal stays."""
+        """Map `count` items with a field `n`; the answer log is kept."""
         given = msgspec.json.decode(
             msgspec.json.encode({"items": [{"n": number} for number in range(count)]}), type=Input
         )
@@ -78,7 +78,7 @@ class World:
 
 
 def fails(*numbers: int, failure: str = "transient", until: int = 99) -> Callable[[str, int], str]:
-    """An answer that fails for these items, until their so-manieth attempt."""
+    """Return an answer function that fails for these items, before attempt `until`."""
 
     def answer(prompt: str, attempt: int) -> str:
         if attempt < until and int(prompt.removeprefix("item ")) in numbers:
@@ -89,7 +89,7 @@ def fails(*numbers: int, failure: str = "transient", until: int = 99) -> Callabl
 
 
 async def test_items_are_processed_concurrently_and_rows_keep_their_order() -> None:
-    """Never more at once than is said."""
+    """Never above the configured concurrency."""
     oracle, world = Oracle(), World()
     mapped = await world.map(oracle, 10, concurrency=3)
     assert oracle.most == 3
@@ -102,13 +102,13 @@ async def test_an_item_is_retried_with_exponential_backoff() -> None:
     oracle, world = Oracle(fails(0, until=4)), World()
     mapped = await world.map(oracle, 1, attempts=4, retry_delay_seconds=2)
     assert [row["answer"] for row in mapped.rows] == ["item 0"]
-    assert oracle.asked_at == [0, 3, 8, 17], "a second for each answer, and 2, 4 and 8 between them"
+    assert oracle.asked_at == [0, 3, 8, 17], "one second per answer, and delays of 2, 4 and 8"
     parts = ("item 0", "1 of 4", "2s", "no luck with item 0")
     assert any(all(part in said for part in parts) for said in world.said)
 
 
 async def test_retry_after_is_respected() -> None:
-    """Unless that is longer than it is worth waiting here."""
+    """Unless the wait is too long for a map."""
 
     def answer(prompt: str, attempt: int) -> str:
         if attempt == 1:
@@ -123,7 +123,7 @@ async def test_retry_after_is_respected() -> None:
 
 
 async def test_an_answer_that_never_comes_times_out() -> None:
-    """Each attempt has its own time."""
+    """Each attempt has its own timeout."""
 
     class Silent(Oracle):
         async def ask(self, prompt: str) -> str:
@@ -139,14 +139,14 @@ async def test_an_answer_that_never_comes_times_out() -> None:
 
 
 async def test_an_answer_without_the_fields_is_retried() -> None:
-    """The second one is good."""
+    """The second answer has them."""
     oracle = Oracle(lambda prompt, attempt: "hm" if attempt == 1 else '{"a": 1, "b": 2}')
     mapped = await World().map(oracle, 1, output=["a"])
     assert mapped.rows == [{"n": 0, "a": 1}]
 
 
 async def test_all_items_are_processed_even_if_some_fail() -> None:
-    """What stays wrong is not tried again."""
+    """Permanent failures are not retried."""
     oracle, world = Oracle(fails(1, 3, failure="permanent")), World()
     mapped = await world.map(oracle, 6, concurrency=2)
     assert [row["n"] for row in mapped.rows] == [0, 2, 4, 5]
@@ -156,7 +156,7 @@ async def test_all_items_are_processed_even_if_some_fail() -> None:
 
 
 async def test_a_map_is_abandoned_after_many_consecutive_failures() -> None:
-    """When so many have failed in a row; one answer between them, and it goes on."""
+    """A success in between resets the count."""
     gone = Oracle(fails(*range(10, 1_000)))
     mapped = await World().map(gone, 1_000, concurrency=1, attempts=1)
     assert mapped.was_given_up
@@ -164,7 +164,7 @@ async def test_a_map_is_abandoned_after_many_consecutive_failures() -> None:
 
     bad = Oracle(fails(*(number for number in range(200) if number % MOST_IN_A_ROW)))
     assert len((await World().map(bad, 200, concurrency=1, attempts=1)).failures) == 196
-    assert len((await World().map(Oracle(), 200, prompt="{{missing}}")).failures) == 200, "nobody was asked"
+    assert len((await World().map(Oracle(), 200, prompt="{{missing}}")).failures) == 200, "the invoker was not called"
 
 
 async def test_an_empty_input_succeeds() -> None:
@@ -175,7 +175,7 @@ async def test_an_empty_input_succeeds() -> None:
 
 
 async def test_a_prompt_that_cannot_be_rendered_fails_its_item() -> None:
-    """It is never asked."""
+    """The invoker is not called."""
     oracle = Oracle()
     mapped = await World().map(oracle, 2, prompt="{{ 10 // n }}")
     assert [failure.index for failure in mapped.failures] == [0]
@@ -183,7 +183,7 @@ async def test_a_prompt_that_cannot_be_rendered_fails_its_item() -> None:
 
 
 async def test_a_refused_invoker_ends_the_map() -> None:
-    """A program that is not there is not there for any item."""
+    """A missing program is missing for every item."""
 
     def answer(prompt: str, attempt: int) -> str:
         raise Refused("no", reason="no_program")
@@ -194,7 +194,7 @@ async def test_a_refused_invoker_ends_the_map() -> None:
 
 
 async def test_the_next_attempt_asks_only_for_missing_answers(tmp_path: Path) -> None:
-    """Whoever was answered before is not asked again, unless the prompt is another."""
+    """Unless the prompt has changed."""
     world, first = World(tmp_path), Oracle(fails(2, failure="permanent"))
     await world.map(first, 4, output=[])
     second = Oracle()
@@ -209,7 +209,7 @@ async def test_the_next_attempt_asks_only_for_missing_answers(tmp_path: Path) ->
 
 
 async def test_incomplete_log_lines_are_ignored(tmp_path: Path) -> None:
-    """The process was killed while it wrote; what it wrote before and what comes after counts."""
+    """The process was killed while writing; complete lines before and after are used."""
     world = World(tmp_path)
     await world.map(Oracle(), 2)
     path = tmp_path / ".unfinished-task_1.jsonl"
@@ -225,7 +225,7 @@ async def test_incomplete_log_lines_are_ignored(tmp_path: Path) -> None:
 
 
 async def test_answers_that_cannot_be_saved_are_still_used(tmp_path: Path) -> None:
-    """A file that may not grow costs only what another attempt would have saved."""
+    """A file that can't grow only costs the next attempt."""
     world, limits = World(tmp_path), resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
     try:
@@ -238,7 +238,7 @@ async def test_answers_that_cannot_be_saved_are_still_used(tmp_path: Path) -> No
 
 
 async def test_an_answer_log_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
-    """It would lead anywhere."""
+    """It could point anywhere."""
     (tmp_path / ".unfinished-task_1.jsonl").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OSError, match="symbolic"):
         await World(tmp_path).map(Oracle(), 1)
@@ -246,7 +246,7 @@ async def test_an_answer_log_that_is_a_link_is_not_followed(tmp_path: Path) -> N
 
 
 def test_expired_answer_logs_are_removed(tmp_path: Path) -> None:
-    """Not what is younger, and nothing else."""
+    """Younger logs and other files are kept."""
     clock = MachineClock()
     now = clock.wall().timestamp()
     old, new, other = (tmp_path / name for name in (".unfinished-a.jsonl", ".unfinished-b.jsonl", "result.json"))

@@ -1,4 +1,4 @@
-"""Prompts: what is in the data stays data."""
+"""Prompts: data is never parsed as a template."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ VALUES: dict[str, JsonValue] = {**ITEM, "item": ITEM, "index": 7, "params": {"da
     ],
 )
 def test_a_prompt_is_rendered_in_one_pass(template: str, text: str) -> None:
-    """A value with the syntax of a template in it is put in as it is."""
+    """Template syntax in a value is inserted as text."""
     assert Prompt(template, ()).render(VALUES) == text
 
 
@@ -49,7 +49,7 @@ def test_a_prompt_is_rendered_in_one_pass(template: str, text: str) -> None:
     ],
 )
 def test_a_value_that_does_not_fit_is_a_permanent_failure(template: str, why: str) -> None:
-    """Another try would see the same value."""
+    """A retry would see the same value."""
     with pytest.raises(TaskError) as failed:
         Prompt(template, ()).render(VALUES)
     assert why in str(failed.value)
@@ -57,7 +57,7 @@ def test_a_value_that_does_not_fit_is_a_permanent_failure(template: str, why: st
 
 
 def test_a_bare_name_inserts_its_whole_value_up_to_a_limit() -> None:
-    """An article is longer than what an expression may look at."""
+    """Beyond the size limit of expressions."""
     assert Prompt("{{text}}", ()).render({"text": "x" * 200_000}) == "x" * 200_000
     with pytest.raises(TaskError, match=str(LONGEST_PROMPT)) as failed:
         Prompt("{{text}}{{text}}", ()).render({"text": "x" * (LONGEST_PROMPT // 2 + 1)})
@@ -65,7 +65,7 @@ def test_a_bare_name_inserts_its_whole_value_up_to_a_limit() -> None:
 
 
 def test_the_answer_format_follows_the_prompt_and_can_be_parsed() -> None:
-    """So a program that echoes the prompt gives the placeholders, whatever is in the data."""
+    """An invoker that echoes the prompt returns the placeholders."""
     data = 'a { brace, {"severity": "high"} and {"severity": 1, "category": 2}'
     echoed = Prompt("Sort {{text}}", ("severity", "category")).render({"text": data})
     assert echoed.startswith(f"Sort {data}\n\n")

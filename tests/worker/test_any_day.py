@@ -1,10 +1,10 @@
-"""Any day of a worker's life, against a model: whatever the server says and whenever it crashes, the promises hold.
+"""Model-based test of a worker's state machine: the promises hold for any messages and crashes.
 
-1. No attempt begins twice, also across restarts of the agent and of the guard (I-17).
-2. What was promised is on disk before it is said (I-50): a receipt, a start, a result, a return.
-3. A result is forgotten on its answer only, and none is sent without credit.
-4. Nothing is returned that has begun, unless its result was answered long ago and it is forgotten.
-5. Nothing begins in silence once the guard has answered, and nothing new after the worker was told to leave.
+1. No attempt starts twice, also across restarts of agent and supervisor (I-17).
+2. Promises are on disk before they are sent (I-50): receipts, starts, results, returns.
+3. A result is forgotten only on its answer, and none is sent without credit.
+4. No started attempt is returned, unless its result was answered long ago and it is forgotten.
+5. Nothing starts during silence once the supervisor has answered, and nothing new after `leave`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tests.worker.words import assign, hello
 
 
 class Guard:
-    """Runs members of a lease one after another, and knows what has begun."""
+    """A fake supervisor: runs the attempts of a lease one after another, and knows what has started."""
 
     def __init__(self) -> None:
         self.waiting: dict[str, str] = {}
@@ -44,7 +44,7 @@ class Guard:
         self.asked: set[str] = set()
 
     def next_ones(self) -> list[str]:
-        """What may begin: the first of each lease that runs nothing."""
+        """Return the attempts that may start: the first of each idle lease."""
         busy = set(self.running.values())
         first = {lease: attempt for attempt, lease in reversed(self.waiting.items())}
         return sorted(attempt for lease, attempt in first.items() if lease not in busy)
@@ -55,7 +55,7 @@ class Guard:
 
 
 class Day(RuleBasedStateMachine):
-    """A worker with a disk, a guard, and a server that says what it likes."""
+    """A worker with a disk, a supervisor, and an arbitrary server."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ class Day(RuleBasedStateMachine):
         self.attempts = 0
 
     def do(self, steps: list[Step]) -> None:
-        """Carry steps out in their order, as an agent does."""
+        """Execute instructions in order, as an agent does."""
         for step in steps:
             match step:
                 case Keep():
@@ -104,7 +104,7 @@ class Day(RuleBasedStateMachine):
         self.guard.waiting[attempt] = lease
 
     def hear(self, message: FromWorker) -> None:
-        """What a server checks of each word."""
+        """Check a message as a server does."""
         assert self.open, "it speaks without a session"
         match message:
             case Received():
@@ -132,12 +132,12 @@ class Day(RuleBasedStateMachine):
     def known(self) -> list[str]:
         return sorted(self.lease_of)
 
-    # what the guard does
+    # events of the supervisor
 
     @rule(pick=st.data(), seen=st.booleans())
     @precondition(lambda self: self.guard.next_ones())
     def one_begins(self, pick: st.DataObject, seen: bool) -> None:
-        """`seen`: the agent hears of it."""
+        """`seen`: the agent is notified."""
         attempt = pick.draw(st.sampled_from(self.guard.next_ones()))
         assert attempt not in self.begun, f"{attempt} begins twice"
         self.begun.add(attempt)
@@ -172,13 +172,13 @@ class Day(RuleBasedStateMachine):
 
     @rule()
     def the_guard_dies(self) -> None:
-        """All that ran under it is killed; what it had ended and written is still there."""
+        """Its processes are killed; its written results remain."""
         ended = self.guard.ended
         self.guard = Guard()
         self.guard.ended = ended
         self.do(self.duties.adopt(self.guard.holding(), "the supervisor died"))
 
-    # what the server does
+    # events of the server
 
     @rule(many=st.integers(1, 3), again=st.booleans())
     @precondition(lambda self: self.open)
@@ -196,7 +196,7 @@ class Day(RuleBasedStateMachine):
     @rule(pick=st.data())
     @precondition(lambda self: self.open and self.heard_of)
     def old_work_comes_again(self, pick: st.DataObject) -> None:
-        """What this agent has heard of: nobody repeats to an agent what another one was told."""
+        """Only assignments that this agent has received are repeated to it."""
         attempt = pick.draw(st.sampled_from(sorted(self.heard_of)))
         self.quiet = False
         self.do(self.duties.take(assign(self.lease_of[attempt], attempt)))
@@ -217,7 +217,7 @@ class Day(RuleBasedStateMachine):
     @rule(pick=st.data(), verdict=st.sampled_from(list(Verdict)), again=st.booleans())
     @precondition(lambda self: self.open and self.lease_of)
     def an_answer_comes(self, pick: st.DataObject, verdict: Verdict, again: bool) -> None:
-        """`again`: and then its assignment, which was repeated on the way."""
+        """`again`: followed by a repeated assignment."""
         attempt = pick.draw(st.sampled_from(sorted(self.results) or self.known()))
         held = attempt in self.duties.holds()
         self.quiet = False
@@ -268,7 +268,7 @@ class Day(RuleBasedStateMachine):
 
     @rule()
     def the_agent_is_restarted(self) -> None:
-        """The disk and the guard are still there."""
+        """Disk and supervisor survive."""
         self.open = self.quiet = False
         self.heard_of.clear()
         self.duties = Duties()
@@ -277,7 +277,7 @@ class Day(RuleBasedStateMachine):
         self.do(self.duties.adopt(self.guard.holding(), "the worker was restarted"))
         self.guard.ended.clear()
 
-    # what holds
+    # invariants
 
     @invariant()
     def what_ended_and_was_not_answered_is_still_held(self) -> None:
@@ -289,7 +289,7 @@ class Day(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_lost_between_agent_and_guard(self) -> None:
-        """What is held and not over is with the guard, or waits here for a server."""
+        """Unfinished attempts are with the supervisor, or wait here for a server."""
         with_guard = {*self.guard.waiting, *self.guard.running, *self.guard.ended}
         assert set(self.duties.unfinished()) <= with_guard
         for attempt in self.duties.holds():

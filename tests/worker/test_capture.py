@@ -1,4 +1,4 @@
-"""Masks and logs: a secret never gets through, whatever the pieces it comes in."""
+"""Masks and logs: a secret never gets through, in chunks of any size."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_full_log_reports_the_dropped_bytes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("ahead", ["", "u", "us", "user:"])
 @pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
 def test_a_secret_in_base64_is_masked_at_any_offset(ahead: str, encode: Callable[[bytes], bytes]) -> None:
-    """As `Authorization: Basic` has it. The letters that it shares with its neighbours tell nothing."""
+    """As in `Authorization: Basic`. Shared characters at its ends reveal nothing."""
     secret = "hunter2-öäü-0123456789?>"
     shown = encode(f"{ahead}{secret}\n".encode()).decode()
 

@@ -1,4 +1,4 @@
-"""What is put around a task, level by level, as rules: words, limits, what a sandbox shows."""
+"""Confinement rules by isolation level: command line, limits, file system view."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OWN = Path("/tmp/state/attempts/a")
 
 
 def test_a_task_runs_at_the_level_of_its_worker_or_at_a_higher_one() -> None:
-    """Never at a lower one, whatever it asks for."""
+    """Never at a lower one."""
     for asked, least, level in (
         (None, "process", "process"),
         ("none", "process", "process"),
@@ -38,7 +38,7 @@ def test_a_task_runs_at_the_level_of_its_worker_or_at_a_higher_one() -> None:
 
 
 def test_views_nest_hidden_and_shown_paths() -> None:
-    """What is hidden as a whole is never shown as a whole, and what can be seen anyway is not said."""
+    """A hidden path is never shown itself, and redundant paths are dropped."""
     assert VIEW.hidden == (Path("/home"), Path("/tmp"))
     assert VIEW.shown == (Path("/home/ann/.venv"), Path("/home/ann/proj"))
     assert VIEW.inner == (Path("/home/ann/proj/.mainspring"),)
@@ -58,7 +58,7 @@ def test_views_nest_hidden_and_shown_paths() -> None:
     ],
 )
 def test_a_task_runs_only_in_visible_directories(place: str, seen: bool) -> None:
-    """A hidden one is not shown because a job names it."""
+    """A job can't reveal a hidden one by naming it."""
     assert is_seen(Path(place), VIEW, OWN) is seen
     if seen:
         words = sandbox_words(["true"], VIEW, OWN, Path(place), network=False)
@@ -69,7 +69,7 @@ def test_a_task_runs_only_in_visible_directories(place: str, seen: bool) -> None
 
 
 def test_mounts_are_in_order_and_the_command_comes_last() -> None:
-    """Hidden, shown, hidden again, files, its own: in this order. Its words can't be taken for options."""
+    """Hidden, shown, hidden again, files, own. The command can't be parsed as options."""
     words = sandbox_words(["--bind", "/", "/"], VIEW, OWN, OWN, network=False)
     places = [words.index(text) for text in ("/home", "/home/ann/proj", "/home/ann/proj/.mainspring", "/etc/token")]
     assert places == sorted(places)
@@ -80,7 +80,7 @@ def test_mounts_are_in_order_and_the_command_comes_last() -> None:
 
 
 def test_limits_never_exceed_the_workers_own() -> None:
-    """And there are none of a kind that was not asked for."""
+    """And none is set that was not requested."""
     found = {which: (soft, hard) for which, soft, hard in limits(processes=0, memory_bytes=0, file_bytes=1 << 40)}
     assert found[resource.RLIMIT_CORE] == (0, 0)
     assert resource.RLIMIT_NPROC not in found
@@ -103,17 +103,17 @@ def test_limits_never_exceed_the_workers_own() -> None:
     ],
 )
 def test_a_requested_level_requires_a_worker_label(work: str, labels: list[str]) -> None:
-    """As a label, so that it is placed by it; most works are told apart without being read."""
+    """Used for placement; most works are classified without parsing."""
     assert sorted(labels_of(msgspec.Raw(work.encode()))) == labels
 
 
 def test_a_container_needs_an_image() -> None:
-    """The level goes only with the kind that has one."""
+    """The level is valid only for container work."""
     assert [fault.where for fault in faults_in('{"shell": "true", "isolation": "container"}', "w")] == ["w.isolation"]
     assert [fault.where for fault in faults_in('{"shell": "true", "isolation": "jail"}', "w")] == ["w.isolation"]
     assert not list(faults_in('{"container": {"image": "x"}, "isolation": "sandbox"}', "w"))
 
 
 def test_equal_confinements_are_equal_keys() -> None:
-    """Children are kept by it."""
+    """Child pools are keyed by confinement."""
     assert len({Confinement(), Confinement(level=Isolation.NONE), Confinement(level=Isolation.SANDBOX)}) == 2

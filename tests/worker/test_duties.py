@@ -1,4 +1,4 @@
-"""What a worker must do next, for each thing that can happen (WRK-7, WRK-9, WRK-10, PLC-7, I-17, I-50)."""
+"""Transitions of the worker's state machine (WRK-7, WRK-9, WRK-10, PLC-7, I-17, I-50)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.worker.words import assign, connected, hello, killed, marks, said, st
 
 
 def test_an_assignment_is_recorded_then_confirmed_then_started() -> None:
-    """I-50: what was promised is on disk."""
+    """I-50: promises are on disk."""
     steps = connected().take(assign("lease", "a"))
 
     assert [type(step) for step in steps] == [Keep, Say, Start]
@@ -42,7 +42,7 @@ def test_an_assignment_is_recorded_then_confirmed_then_started() -> None:
 
 
 def test_a_group_is_recorded_and_launched_in_order() -> None:
-    """PLC-10: the guard runs the members one after another."""
+    """PLC-10: the supervisor runs the attempts one after another."""
     steps = connected().take(assign("lease", "a", "b", "c"))
 
     assert [type(step) for step in steps] == [Keep, Keep, Keep, Say, Start, Start, Start]
@@ -59,7 +59,7 @@ def test_a_repeated_assignment_is_started_once() -> None:
 
 
 def test_an_assignment_repeated_after_its_answer_is_ignored() -> None:
-    """I-17: an attempt's id is used once, for ever."""
+    """I-17: attempt ids are never reused."""
     duties = connected()
     duties.take(assign("lease", "a", "b"))
     duties.ended("a", Outcome.SUCCEEDED)
@@ -72,7 +72,7 @@ def test_an_assignment_repeated_after_its_answer_is_ignored() -> None:
 
 
 def test_the_memory_of_forgotten_attempts_is_bounded() -> None:
-    """The oldest names go first."""
+    """The oldest ids are dropped."""
     duties = connected()
     duties.take(Recall(tuple(f"a{n}" for n in range(MOST_REMEMBERED + 1))))
 
@@ -81,7 +81,7 @@ def test_the_memory_of_forgotten_attempts_is_bounded() -> None:
 
 
 def test_an_impossible_assignment_is_refused_and_the_rest_of_its_group_runs() -> None:
-    """PLC-7: before anything is promised."""
+    """PLC-7: before it is confirmed."""
 
     def verify(one: Assignment, needs: Offer) -> str:
         return "no such handler" if one.attempt == "b" else ""
@@ -95,7 +95,7 @@ def test_an_impossible_assignment_is_refused_and_the_rest_of_its_group_runs() ->
 
 
 def test_the_start_of_a_process_is_recorded_and_reported() -> None:
-    """RUNNING means that the process has started, as the worker said; the journal knows which process."""
+    """RUNNING means that the process was started; the spool knows which one."""
     duties = connected()
     duties.take(assign("lease", "a"))
 
@@ -128,7 +128,7 @@ def test_a_result_is_recorded_before_it_is_sent() -> None:
 
 
 def test_a_short_attempt_records_its_end_and_reports_start_and_end() -> None:
-    """A short task costs one line of the journal less."""
+    """It saves one spool record."""
     duties = connected()
     duties.take(assign("lease", "a"))
 
@@ -140,7 +140,7 @@ def test_a_short_attempt_records_its_end_and_reports_start_and_end() -> None:
 
 
 def test_the_start_of_an_ended_attempt_needs_no_credit() -> None:
-    """Its result waits."""
+    """Its result waits for credit."""
     duties = connected(credit=0)
     duties.take(assign("lease", "a"))
 
@@ -148,7 +148,7 @@ def test_the_start_of_an_ended_attempt_needs_no_credit() -> None:
 
 
 def test_a_reported_start_is_not_repeated_with_the_end() -> None:
-    """A new agent has heard of it from its guard."""
+    """A new agent got it from its supervisor."""
     duties = connected()
     duties.take(assign("lease", "a"))
     duties.started("a")
@@ -157,7 +157,7 @@ def test_a_reported_start_is_not_repeated_with_the_end() -> None:
 
 
 def test_an_end_that_is_reported_twice_counts_once() -> None:
-    """The first result stands."""
+    """The first result is kept."""
     duties = connected()
     duties.take(assign("lease", "a"))
     duties.ended("a", Outcome.SUCCEEDED)
@@ -178,7 +178,7 @@ def test_a_result_is_forgotten_only_after_its_answer(verdict: Verdict) -> None:
 
 
 def test_a_result_that_the_server_does_not_know_is_kept() -> None:
-    """I-54: shown, bounded, and never sent again."""
+    """I-54: visible, bounded, and never sent again."""
     duties = connected()
     duties.take(assign("lease", "a"))
     duties.ended("a", Outcome.SUCCEEDED, "7")
@@ -189,7 +189,7 @@ def test_a_result_that_the_server_does_not_know_is_kept() -> None:
 
 
 def test_unknown_results_are_bounded() -> None:
-    """I-53: the oldest go first."""
+    """I-53: the oldest are dropped."""
     duties = connected(credit=10 * MOST_ASIDE)
     for n in range(MOST_ASIDE + 10):
         duties.take(assign(f"lease{n}", f"a{n}"))
@@ -202,7 +202,7 @@ def test_unknown_results_are_bounded() -> None:
 
 @pytest.mark.parametrize("attempt", ["a", "z"])
 def test_an_answer_without_a_result_is_ignored(attempt: str) -> None:
-    """It still runs, or was never here."""
+    """The attempt still runs, or is unknown."""
     duties = connected()
     duties.take(assign("lease", "a"))
 
@@ -211,7 +211,7 @@ def test_an_answer_without_a_result_is_ignored(attempt: str) -> None:
 
 
 def test_results_wait_for_credit_and_go_in_order() -> None:
-    """DESIGN: without credit they stay in the journal."""
+    """DESIGN: without credit they stay in the spool."""
     duties = connected(credit=1)
     for name in ("a", "b", "c"):
         duties.take(assign(f"lease-{name}", name))
@@ -224,7 +224,7 @@ def test_results_wait_for_credit_and_go_in_order() -> None:
 
 
 def test_everything_but_results_needs_no_credit() -> None:
-    """Beats, receipts, starts and returns always flow."""
+    """Heartbeats, receipts, starts and returns."""
     duties = connected(credit=0)
 
     assert said(duties.take(assign("lease", "a", "b"))) == [Received(("a", "b"))]
@@ -235,7 +235,7 @@ def test_everything_but_results_needs_no_credit() -> None:
 
 
 def test_a_heartbeat_has_the_progress_since_the_last() -> None:
-    """The latest word of each, once."""
+    """The latest of each attempt, once."""
     duties = connected()
     duties.take(assign("lease", "a"))
     duties.started("a")
@@ -260,7 +260,7 @@ def test_a_checkpoint_is_recorded_and_sent_at_once() -> None:
 
 
 def test_the_latest_checkpoint_is_resent_in_the_next_session_before_the_result() -> None:
-    """WRK-7: also of an attempt that is over and not answered."""
+    """WRK-7: also of an ended attempt without an answer."""
     duties = connected()
     duties.take(assign("lease", "a"))
     duties.started("a")
@@ -274,7 +274,7 @@ def test_the_latest_checkpoint_is_resent_in_the_next_session_before_the_result()
 
 
 def test_a_recall_withdraws_launched_attempts_from_the_supervisor() -> None:
-    """What runs is answered *started*; the guard knows what has not begun."""
+    """Running ones are answered *started*; the supervisor knows what has not started."""
     duties = connected()
     duties.take(assign("lease", "a", "b", "c"))
     duties.started("a")
@@ -287,7 +287,7 @@ def test_a_recall_withdraws_launched_attempts_from_the_supervisor() -> None:
 
 
 def test_a_withdrawn_attempt_is_forgotten_before_it_is_returned() -> None:
-    """I-50: and what it kept is answered by its coming start."""
+    """I-50: for the others, the later start is the answer."""
     duties = connected()
     duties.take(assign("lease", "a", "b"))
     duties.take(Recall(("a", "b")))
@@ -301,7 +301,7 @@ def test_a_withdrawn_attempt_is_forgotten_before_it_is_returned() -> None:
 
 
 def test_a_recall_of_an_ended_attempt_is_ignored() -> None:
-    """Its result is on the way."""
+    """Its result is being sent."""
     duties = connected()
     duties.take(assign("lease", "a"))
     duties.ended("a", Outcome.SUCCEEDED)
@@ -310,12 +310,12 @@ def test_a_recall_of_an_ended_attempt_is_ignored() -> None:
 
 
 def test_a_recall_of_an_unknown_attempt_is_answered_returned() -> None:
-    """The assignment was lost on its way, or given back before."""
+    """The assignment was lost, or returned before."""
     assert said(connected().take(Recall(("z",)))) == [Returned(("z",))]
 
 
 def test_a_stop_is_passed_to_the_supervisor() -> None:
-    """STA-8: ask, wait, kill; the result follows when it is gone. Only the guard knows what has begun."""
+    """STA-8: terminate, wait, kill; the result follows. Only the supervisor knows what has started."""
     duties = connected()
     duties.take(assign("lease", "a", "b"))
     duties.started("a")
@@ -326,7 +326,7 @@ def test_a_stop_is_passed_to_the_supervisor() -> None:
 
 
 def test_a_stop_of_an_ended_attempt_is_ignored() -> None:
-    """STA-8: a result produced before the signal counts."""
+    """STA-8: a result from before the signal counts."""
     duties = connected()
     duties.take(assign("lease", "a"))
     duties.ended("a", Outcome.SUCCEEDED)
@@ -335,7 +335,7 @@ def test_a_stop_of_an_ended_attempt_is_ignored() -> None:
 
 
 def test_a_stop_of_an_unknown_attempt_is_answered_returned() -> None:
-    """The server must not wait for it for ever."""
+    """The server must not wait for it forever."""
     assert said(connected().take(Stop("z", "not yours", 0.0))) == [Returned(("z",))]
 
 
@@ -352,7 +352,7 @@ def test_without_a_session_nothing_is_sent_and_work_continues() -> None:
 
 
 def test_an_extension_request_is_sent_after_its_progress() -> None:
-    """LIV-4: more is given only while there is progress, and the next beat may be too late."""
+    """LIV-4: extensions require progress, and the next heartbeat may be too late."""
     duties = connected()
     duties.take(assign("lease", "a"))
     duties.started("a")

@@ -1,4 +1,4 @@
-"""The worker's memory on disk: what was appended is there, whatever happens to the file's end (I-50, I-53)."""
+"""The worker's spool: appended records survive a torn end of the file (I-50, I-53)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mainspring.worker.agent.state_machine import MOST_ASIDE
 
 
 def records(*attempts: str, output: str = "1") -> list[Record]:
-    """The life of attempts, up to their result."""
+    """Return the records of attempts, up to their results."""
     return [
         record
         for attempt in attempts
@@ -27,7 +27,7 @@ def records(*attempts: str, output: str = "1") -> list[Record]:
 
 
 def reopened(directory: Path) -> list[Record]:
-    """What another agent finds."""
+    """Return the records that the next agent finds."""
     journal = Journal(directory)
     try:
         return journal.found()
@@ -48,7 +48,7 @@ def test_appended_records_are_found_in_order(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cut", [1, 5, 9, 30])
 def test_a_torn_last_block_is_truncated_and_saved(tmp_path: Path, cut: int) -> None:
-    """The machine died while it was written: its records were never promised."""
+    """The machine crashed during the write: its records were never promised."""
     journal = Journal(tmp_path)
     journal.append(records("a"))
     whole = (tmp_path / "spool").stat().st_size
@@ -66,7 +66,7 @@ def test_a_torn_last_block_is_truncated_and_saved(tmp_path: Path, cut: int) -> N
 
 
 def test_a_corrupt_block_is_ignored(tmp_path: Path) -> None:
-    """Its checksum says so."""
+    """Its checksum does not match."""
     journal = Journal(tmp_path)
     journal.append(records("a"))
     journal.append(records("b"))
@@ -79,7 +79,7 @@ def test_a_corrupt_block_is_ignored(tmp_path: Path) -> None:
 
 
 def test_a_mostly_forgotten_spool_is_compacted(tmp_path: Path) -> None:
-    """What still matters is in it: what is held, with the latest checkpoint, and what is kept aside."""
+    """Current attempts with the latest checkpoint are kept, and unknown results."""
     journal = Journal(tmp_path)
     large = '"' + "x" * 10_000 + '"'
     journal.append(records("held", "aside"))
@@ -99,7 +99,7 @@ def test_a_mostly_forgotten_spool_is_compacted(tmp_path: Path) -> None:
 
 
 def test_a_crash_during_compaction_loses_nothing(tmp_path: Path) -> None:
-    """The old file stands until the new one is whole."""
+    """The old file is replaced only when the new one is complete."""
     journal = Journal(tmp_path)
     journal.append(records("a"))
     journal.close()
@@ -110,7 +110,7 @@ def test_a_crash_during_compaction_loses_nothing(tmp_path: Path) -> None:
 
 
 def test_a_failed_write_leaves_the_spool_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """F36: half a block is taken back, and the same can be appended later."""
+    """F36: a partial block is removed, and records can be appended later."""
     journal = Journal(tmp_path)
     journal.append(records("a"))
 
@@ -128,7 +128,7 @@ def test_a_failed_write_leaves_the_spool_unchanged(tmp_path: Path, monkeypatch: 
 
 
 def test_a_directory_is_locked_by_one_process(tmp_path: Path) -> None:
-    """The second is told who has it; after the first is gone, it may."""
+    """The error names the owner; the lock ends with its process."""
     journal = Journal(tmp_path)
     with pytest.raises(Refused, match=r"in use by another worker \(process \d+\)"):
         Journal(tmp_path)
@@ -138,7 +138,7 @@ def test_a_directory_is_locked_by_one_process(tmp_path: Path) -> None:
 
 
 def test_a_spool_is_full_until_half_of_it_is_free(tmp_path: Path) -> None:
-    """I-53: at 80 %, and until half of it is free."""
+    """I-53: full at 80%."""
     large = '"' + "x" * 1_000 + '"'
     journal = Journal(tmp_path, limit_bytes=10_000)
     seen = []
@@ -156,7 +156,7 @@ def test_a_spool_is_full_until_half_of_it_is_free(tmp_path: Path) -> None:
 
 
 def test_unknown_results_are_bounded(tmp_path: Path) -> None:
-    """The oldest go when the file is written anew."""
+    """The oldest are dropped on compaction."""
     journal = Journal(tmp_path)
     names = [f"a{n}" for n in range(MOST_ASIDE + 3)]
     journal.append(records(*names, output="1" * 1_000))

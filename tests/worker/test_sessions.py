@@ -1,4 +1,4 @@
-"""What a worker says when a session opens, and what it does in silence and when it leaves (LIV-6, WRK-9, WRK-10)."""
+"""Opening sessions, silence of the server, and draining (LIV-6, WRK-9, WRK-10)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.worker.words import assign, connected, hello, killed, marks, said, st
 
 
 def test_a_new_session_lists_all_attempts() -> None:
-    """LIV-6: received, running, and ended and not yet answered."""
+    """LIV-6: received, running, and ended without an answer."""
     duties = connected()
     duties.take(assign("one", "a", "b"))
     duties.take(assign("two", "x"))
@@ -33,7 +33,7 @@ def test_a_new_session_lists_all_attempts() -> None:
 
 
 def test_a_welcome_resends_everything_the_server_may_have_missed() -> None:
-    """Receipts, starts, and results as far as there is credit."""
+    """Receipts, starts, and results within credit."""
     duties = connected(credit=0)
     duties.take(assign("one", "a", "b"))
     duties.take(assign("two", "x"))
@@ -46,7 +46,7 @@ def test_a_welcome_resends_everything_the_server_may_have_missed() -> None:
 
 
 def test_attempts_returned_between_register_and_welcome_are_reported() -> None:
-    """The server was told that it is held."""
+    """The registration listed them."""
     duties = connected()
     duties.take(assign("lease", "a", "b"))
     duties.take(Recall(("b",)))
@@ -57,7 +57,7 @@ def test_attempts_returned_between_register_and_welcome_are_reported() -> None:
 
 
 def test_credit_of_an_older_session_is_void() -> None:
-    """Its results have to wait for the new one's."""
+    """Results wait for credit of the new one."""
     duties = connected(credit=100)
     duties.register(hello("s2"))
     duties.take(Welcome("s2"))
@@ -88,7 +88,7 @@ def test_an_unacknowledged_result_is_resent_in_the_next_session() -> None:
 
 
 def test_during_silence_unstarted_attempts_are_withdrawn_and_wait() -> None:
-    """The server may take this work for lost, and give it to others."""
+    """The server may consider this work lost and reschedule it."""
     duties = connected()
     duties.take(assign("lease", "a", "b", "c"))
     duties.started("a")
@@ -102,7 +102,7 @@ def test_during_silence_unstarted_attempts_are_withdrawn_and_wait() -> None:
 
 
 def test_any_message_of_a_server_ends_the_silence() -> None:
-    """It is handed over again in its order."""
+    """Attempts are launched again in order."""
     duties = connected()
     duties.take(assign("lease", "a", "b"))
     duties.silence()
@@ -112,7 +112,7 @@ def test_any_message_of_a_server_ends_the_silence() -> None:
 
 
 def test_an_attempt_withdrawn_after_the_silence_is_relaunched() -> None:
-    """The guard answers when the server is back already."""
+    """The supervisor answers after the server is back."""
     duties = connected()
     duties.take(assign("lease", "a"))
     duties.silence()
@@ -122,7 +122,7 @@ def test_an_attempt_withdrawn_after_the_silence_is_relaunched() -> None:
 
 
 def test_attempts_waiting_during_silence_can_be_recalled_and_stopped() -> None:
-    """Nobody has to be asked: it is in no other hands. The word itself ends the silence, so it is given as of then."""
+    """The message ends the silence first, so they are launched before it is processed."""
     duties = connected()
     duties.take(assign("lease", "a", "b"))
     duties.silence()
@@ -148,7 +148,7 @@ def test_a_draining_worker_returns_unstarted_attempts_and_finishes_the_rest() ->
 
 
 def test_a_draining_worker_returns_new_attempts_in_every_session() -> None:
-    """It was on its way when the worker said that it leaves."""
+    """They were assigned before the server knew."""
     duties = connected()
     duties.leave()
 
@@ -159,7 +159,7 @@ def test_a_draining_worker_returns_new_attempts_in_every_session() -> None:
 
 
 def test_a_worker_with_a_full_spool_accepts_nothing_and_finishes_its_attempts() -> None:
-    """I-53: it never drops anything, and takes work again when there is room."""
+    """I-53: it never drops anything, and accepts work again when there is space."""
     duties = connected()
     duties.take(assign("lease", "a"))
 

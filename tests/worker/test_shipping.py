@@ -1,4 +1,4 @@
-"""Logs on their way to the server: in pieces, within a window, again after a lost session, and off the disk (WRK-8)."""
+"""Shipping logs: in pieces, within a window, resumed after a lost session, removed from disk (WRK-8)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mainspring.worker.supervisor.supervisor_settings import LOGS, log_path
 
 
 def printed(state: Path, attempt: str, data: bytes) -> None:
-    """An attempt prints."""
+    """Append output of an attempt."""
     path = log_path(state, attempt)
     path.parent.mkdir(exist_ok=True)
     with path.open("ab") as file:
@@ -18,7 +18,7 @@ def printed(state: Path, attempt: str, data: bytes) -> None:
 
 
 def removed(shipping: Shipping, state: Path) -> bool:
-    """Is everything off the disk after a tidy-up?"""
+    """Remove finished logs; whether none is left."""
     shipping.remove()
     return not list((state / LOGS).iterdir())
 
@@ -50,7 +50,7 @@ def test_an_end_without_new_bytes_is_still_sent(tmp_path: Path) -> None:
 
 
 def test_a_log_is_removed_when_kept_and_its_result_acknowledged(tmp_path: Path) -> None:
-    """Neither alone is enough."""
+    """Both are required."""
     shipping = Shipping(tmp_path)
     printed(tmp_path, "a", b"one")
     printed(tmp_path, "b", b"two")
@@ -69,7 +69,7 @@ def test_a_log_is_removed_when_kept_and_its_result_acknowledged(tmp_path: Path) 
 
 
 def test_an_attempt_without_output_sends_nothing(tmp_path: Path) -> None:
-    """And leaves nothing."""
+    """And leaves no file."""
     (tmp_path / LOGS).mkdir()
     shipping = Shipping(tmp_path)
     shipping.follow("a")
@@ -82,7 +82,7 @@ def test_an_attempt_without_output_sends_nothing(tmp_path: Path) -> None:
 
 
 def test_an_empty_log_file_is_removed_by_the_next_agent(tmp_path: Path) -> None:
-    """Its attempt printed, and nothing of that could be written."""
+    """The disk was full when the attempt wrote its output."""
     printed(tmp_path, "a", b"")
     shipping = Shipping(tmp_path)
     shipping.restore([], [])
@@ -92,7 +92,7 @@ def test_an_empty_log_file_is_removed_by_the_next_agent(tmp_path: Path) -> None:
 
 
 def test_at_most_a_window_is_in_flight(tmp_path: Path) -> None:
-    """Results have to pass too."""
+    """Results must not be blocked."""
     shipping = Shipping(tmp_path)
     printed(tmp_path, "a", b"x" * 3 * WINDOW_BYTES)
     shipping.end("a", 3 * WINDOW_BYTES)
@@ -106,7 +106,7 @@ def test_at_most_a_window_is_in_flight(tmp_path: Path) -> None:
 
 
 def test_a_new_session_resumes_at_the_kept_offset(tmp_path: Path) -> None:
-    """What was only sent is sent again."""
+    """Unacknowledged pieces are sent again."""
     shipping = Shipping(tmp_path)
     printed(tmp_path, "a", b"x" * 2 * PIECE_BYTES)
     shipping.end("a", 2 * PIECE_BYTES)
@@ -118,7 +118,7 @@ def test_a_new_session_resumes_at_the_kept_offset(tmp_path: Path) -> None:
 
 
 def test_logs_of_an_earlier_agent_are_sent_or_removed(tmp_path: Path) -> None:
-    """Of attempts that run, that are over, and that nobody holds any more."""
+    """Of running, ended and forgotten attempts."""
     for attempt in ("forgotten", "over", "running"):
         printed(tmp_path, attempt, b"one")
     printed(tmp_path, "empty", b"")
@@ -134,7 +134,7 @@ def test_logs_of_an_earlier_agent_are_sent_or_removed(tmp_path: Path) -> None:
 
 
 def test_beyond_the_limit_the_oldest_logs_are_dropped(tmp_path: Path) -> None:
-    """The disk is bounded, whatever the server does."""
+    """The disk use is bounded, whatever the server does."""
     shipping = Shipping(tmp_path, limit_bytes=100)
     for attempt in ("a", "b", "c"):
         printed(tmp_path, attempt, b"x" * 45)
@@ -148,7 +148,7 @@ def test_beyond_the_limit_the_oldest_logs_are_dropped(tmp_path: Path) -> None:
 
 
 def test_unacknowledged_pieces_are_resent(tmp_path: Path) -> None:
-    """Its disk was full for a moment."""
+    """The server's disk was full for a moment."""
     shipping = Shipping(tmp_path)
     printed(tmp_path, "a", b"one")
     shipping.end("a", 3)

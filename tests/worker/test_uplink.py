@@ -1,4 +1,4 @@
-"""Where a worker connects to."""
+"""Server addresses of the uplink."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mainspring.worker.agent.uplink import link_address
     ],
 )
 def test_all_schemes_of_a_server_are_accepted(server: str, address: str) -> None:
-    """The path is ours."""
+    """The path is appended."""
     assert link_address(server) == address
 
 
@@ -27,6 +27,6 @@ def test_all_schemes_of_a_server_are_accepted(server: str, address: str) -> None
     ["", "host:8484", "ftp://host", "http://", "http://user@host", "http://host?token=1", "file:///etc/passwd"],
 )
 def test_an_invalid_address_is_refused(server: str) -> None:
-    """It may come from a server that was broken into."""
+    """It may come from a compromised server."""
     with pytest.raises(Refused):
         link_address(server)

@@ -1,4 +1,4 @@
-"""A worker looks at what it is sent before it promises to run it (PLC-7)."""
+"""A worker checks assignments before it confirms them (PLC-7)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ OFFER = Offer(cpu_millis=4_000, memory_bytes=8 << 30, gpus=1, disk_bytes=10 << 3
 
 
 def refusal(*, needs: Offer = OFFER, **work: object) -> str:
-    """Why a worker with OFFER does not take this."""
+    """Return why a worker with OFFER refuses this."""
     verify = Verifier(OFFER, handlers=["load"])
     return verify(replace(assignment("a"), work=json.dumps(work)), needs)
 
 
 @pytest.mark.parametrize("name", Offer.__struct_fields__)
 def test_an_excessive_request_is_refused_with_the_resource(name: str) -> None:
-    """What asks for all of it is not."""
+    """A request for exactly the offer is accepted."""
     assert refusal(run=["true"]) == ""
 
     more = replace(OFFER, **{name: getattr(OFFER, name) + 1})

@@ -1,4 +1,4 @@
-"""A worker from end to end: an agent, its guard, processes, a disk, and a server that is played (WRK-1, WRK-8..10)."""
+"""A worker end to end: agent, supervisor, processes, disk, and a fake server (WRK-1, WRK-8..10)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ECHO = '{"run": ["echo", "hello"]}'
 
 
 def until(path: Path) -> str:
-    """Work that ends when a file is there."""
+    """Return work that ends when a file exists."""
     text = f"while [ ! -e {path} ]; do sleep 0.02; done; echo done"
     return msgspec.json.encode({"shell": text, "grace_seconds": 1.0}).decode()
 
@@ -69,7 +69,7 @@ def ask(context) -> None:
 
 
 async def test_a_worker_registers_runs_its_tasks_and_reports(desk: Desk, shop: Shop) -> None:
-    """WRK-1, WRK-8: received, started, its result and its log; and nothing stays on its disk."""
+    """WRK-1, WRK-8: received, started, result and log; nothing remains on its disk."""
     shop.open(desk.url, token="secret")
     hello = await desk.wait_for(Register)
     assert (hello.worker, hello.pool, hello.zone, hello.labels["disk"]) == ("w1", "default", "eu", "ssd")
@@ -88,7 +88,7 @@ async def test_a_worker_registers_runs_its_tasks_and_reports(desk: Desk, shop: S
 
 
 async def test_assignments_that_cannot_run_are_refused(desk: Desk, shop: Shop) -> None:
-    """PLC-7: a handler that is not served, a kind that is not known, a directory that is not there."""
+    """PLC-7: an unknown handler, an unknown kind of work, a missing directory."""
     shop.open(desk.url)
     await desk.wait_for(Register)
     works = ('{"handler": "other"}', '{"magic": "x"}', '{"run": ["true"], "directory": "/no/such/place"}')
@@ -102,7 +102,7 @@ async def test_assignments_that_cannot_run_are_refused(desk: Desk, shop: Shop) -
 
 
 async def test_results_are_reported_after_an_outage_of_the_server(desk: Desk, shop: Shop, tmp_path: Path) -> None:
-    """WRK-10: it goes on running, and says in the next session what it holds."""
+    """WRK-10: attempts continue, and the next session lists them."""
     shop.open(desk.url)
     await desk.wait_for(Register)
     await desk.assign("lease", ("a", until(tmp_path / "go")))
@@ -132,7 +132,7 @@ async def test_a_result_is_resent_until_it_is_acknowledged(desk: Desk, shop: Sho
 
 
 async def test_a_new_agent_takes_over_running_attempts(desk: Desk, shop: Shop, tmp_path: Path) -> None:
-    """WRK-10, I-17: the same process, which never ran twice."""
+    """WRK-10, I-17: the same processes, each run once."""
     work = f'{{"shell": "echo x >> {tmp_path}/runs; while [ ! -e {tmp_path}/go ]; do sleep 0.02; done"}}'
     shop.open(desk.url)
     await desk.wait_for(Register)
@@ -152,7 +152,7 @@ async def test_a_new_agent_takes_over_running_attempts(desk: Desk, shop: Shop, t
 async def test_a_new_agent_does_not_kill_a_process_that_runs_the_next_attempt(
     desk: Desk, shop: Shop, tmp_path: Path
 ) -> None:
-    """The journal knows the process by the first attempt, which ended while no agent was there."""
+    """The spool knows the process by the first attempt, which ended without an agent."""
     (shop.code / "waiting.py").write_text(WAITING)
     works = [
         msgspec.json.encode({"python": "waiting:wait", "args": {"path": f"{tmp_path}/{n}"}}).decode() for n in "ab"
@@ -172,14 +172,14 @@ async def test_a_new_agent_does_not_kill_a_process_that_runs_the_next_attempt(
 
 
 async def test_two_agents_cannot_share_a_directory(desk: Desk, shop: Shop) -> None:
-    """The second one says who has it."""
+    """The error names the owner."""
     shop.open(desk.url)
     with pytest.raises(Refused, match="in use by another worker"):
         shop.open(desk.url)
 
 
 async def test_orphans_of_a_dead_supervisor_are_killed_and_reported(desk: Desk, shop: Shop) -> None:
-    """And a new guard runs the next task."""
+    """A new supervisor runs the next task."""
     shop.open(desk.url)
     await desk.wait_for(Register)
     await desk.assign("lease", ("a", '{"run": ["sleep", "347.1"]}'))
@@ -194,7 +194,7 @@ async def test_orphans_of_a_dead_supervisor_are_killed_and_reported(desk: Desk, 
 
 
 async def test_a_stop_ends_running_and_waiting_attempts(desk: Desk, shop: Shop, tmp_path: Path) -> None:
-    """STA-8: and a member that waits behind it."""
+    """STA-8."""
     shop.open(desk.url)
     await desk.wait_for(Register)
     await desk.assign("lease", ("a", until(tmp_path / "never")), ("b", ECHO), ("c", ECHO))
@@ -207,7 +207,7 @@ async def test_a_stop_ends_running_and_waiting_attempts(desk: Desk, shop: Shop, 
 
 
 async def test_a_task_gets_an_extension(desk: Desk, shop: Shop) -> None:
-    """LIV-4: from the function to the server and back."""
+    """LIV-4: the request and its answer pass through all processes."""
     (shop.code / "asking.py").write_text(ASKING)
     work = '{"python": "asking:ask"}'
     shop.open(desk.url)
@@ -221,7 +221,7 @@ async def test_a_task_gets_an_extension(desk: Desk, shop: Shop) -> None:
 
 
 async def test_file_probes_are_answered_also_while_draining(desk: Desk, shop: Shop, tmp_path: Path) -> None:
-    """TRG-8: as it sees it."""
+    """TRG-8: as this worker sees the file."""
     agent = shop.open(desk.url)
     await desk.wait_for(Register)
     await desk.assign("lease", ("a", until(tmp_path / "go")))
@@ -240,7 +240,7 @@ async def test_file_probes_are_answered_also_while_draining(desk: Desk, shop: Sh
 
 
 async def test_a_recall_returns_attempts_that_have_not_started(desk: Desk, shop: Shop, tmp_path: Path) -> None:
-    """The one that runs is answered *started*."""
+    """A running one is answered *started*."""
     shop.open(desk.url)
     await desk.wait_for(Register)
     await desk.assign("lease", ("a", until(tmp_path / "go")), ("b", ECHO), ("c", ECHO))
@@ -254,7 +254,7 @@ async def test_a_recall_returns_attempts_that_have_not_started(desk: Desk, shop:
 
 
 async def test_a_draining_worker_finishes_and_says_goodbye(desk: Desk, shop: Shop, tmp_path: Path) -> None:
-    """WRK-9: what has not begun is given back; its guard ends too."""
+    """WRK-9: unstarted attempts are returned; its supervisor exits too."""
     agent = shop.open(desk.url)
     await desk.wait_for(Register)
     await desk.assign("lease", ("a", until(tmp_path / "go")), ("b", ECHO))
@@ -273,7 +273,7 @@ async def test_a_draining_worker_finishes_and_says_goodbye(desk: Desk, shop: Sho
 
 
 async def test_a_second_request_to_leave_stops_running_attempts(desk: Desk, shop: Shop, tmp_path: Path) -> None:
-    """Asked twice."""
+    """`leave` is called twice."""
     agent = shop.open(desk.url)
     await desk.wait_for(Register)
     await desk.assign("lease", ("a", until(tmp_path / "never")))
@@ -306,7 +306,7 @@ async def test_a_worker_follows_a_redirect(desk: Desk, shop: Shop) -> None:
 async def test_a_token_that_was_never_valid_ends_a_worker(
     desk: Desk, shop: Shop, status: HTTPStatus, error: type[Exception]
 ) -> None:
-    """Somebody mistyped it."""
+    """It may be mistyped."""
     desk.refuses = status
     shop.open(desk.url)
     with pytest.raises(error):
@@ -315,7 +315,7 @@ async def test_a_token_that_was_never_valid_ends_a_worker(
 
 
 async def test_a_token_that_was_valid_once_is_retried(desk: Desk, shop: Shop) -> None:
-    """A server's trouble never ends a worker."""
+    """Server failures never end a worker."""
     shop.open(desk.url)
     await desk.wait_for(Register)
     await desk.assign("lease", ("a", ECHO))
@@ -329,7 +329,7 @@ async def test_a_token_that_was_valid_once_is_retried(desk: Desk, shop: Shop) ->
 
 
 async def test_a_worker_with_a_full_spool_accepts_no_work_until_there_is_space(desk: Desk, shop: Shop) -> None:
-    """I-53: it says so, drops nothing, and registers again when results were answered."""
+    """I-53: it notifies the server, drops nothing, and registers again after results were answered."""
     desk.answers = False
     shop.open(desk.url, journal_bytes=5_000)
     await desk.wait_for(Register)
@@ -347,7 +347,7 @@ async def test_a_worker_with_a_full_spool_accepts_no_work_until_there_is_space(d
 
 
 async def test_redirect_loops_are_slowed_down(desk: Desk, shop: Shop) -> None:
-    """Each believes that the other leads: the worker slows down, and goes on asking."""
+    """Each server believes that the other leads: the worker backs off and retries."""
     async with open_desk() as other:
         desk.points_to, other.points_to = other.url, desk.url
         shop.open(desk.url)

@@ -1,4 +1,4 @@
-"""Artifacts whose time is over are taken away, and those that a run may still need never are (WRK-11)."""
+"""Expired artifacts are removed, and those that a run may still need never are (WRK-11)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DAY = 86_400
 
 
 def put(root: Path, run: str, *, days: float, name: str = "a.csv") -> Path:
-    """A file that was stored so many days ago."""
+    """Create a file that was stored this many days ago."""
     path = root / "acme" / run / f"task_{run[4:]}.0" / "att_1" / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(run)
@@ -30,7 +30,7 @@ def put(root: Path, run: str, *, days: float, name: str = "a.csv") -> Path:
 
 
 def sweep_of(root: Path, ends: dict[str, float | None], asked: list[str]) -> ArtifactSweep:
-    """A sweep of 30 days whose server knows these runs."""
+    """A sweep with a retention of 30 days, whose server knows these runs."""
 
     def ask(question: AskEnds) -> None:
         asked.extend(question.runs)

@@ -1,4 +1,4 @@
-"""Any story: work of all kinds, recalled, stopped and crashed at random. What must hold in the end holds."""
+"""Invariants of attempts under random work, withdrawals, stops and crashes."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _work(kind: str, n: int) -> dict[str, object]:
 
 
 async def _all_of(rig: Rig, count: int) -> tuple[dict[str, Ended], set[str]]:
-    """The ends and the attempts that were given back, once that is everything."""
+    """Wait for all ends and withdrawals."""
     async with asyncio.timeout(DEADLINE_SECONDS):
         while True:
             heard = len(rig.heard)

@@ -1,4 +1,4 @@
-"""Files that attempts leave (WRK-11): stored by the guard before their end is said, or the attempt has failed."""
+"""Artifacts of attempts (WRK-11): stored before the end is reported, or the attempt fails."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ def nothing() -> str:
 
 
 async def share(rig: Rig) -> None:
-    """Connect to the guard of this module."""
+    """Connect to this module's shared supervisor."""
     await rig.share(code=CODE, keep_artifacts_seconds=60)
 
 
 def content(artifact: Artifact) -> bytes:
-    """What is stored at a place on this machine."""
+    """Return the content of a stored artifact."""
     return Path(unquote(artifact.place.removeprefix("file://"))).read_bytes()
 
 
 def error_of(end: Ended) -> dict[str, object]:
-    """The error of an attempt that failed."""
+    """Return the error of a failed attempt."""
     assert end.outcome is Outcome.FAILED, end
     error: dict[str, object] = json.loads(end.error or "")
     return error
@@ -122,7 +122,7 @@ async def test_a_hostile_folder_is_refused_as_a_whole(rig: Rig, script: str, sai
 
 
 async def test_a_hard_link_to_another_users_file_is_refused(rig: Rig) -> None:
-    """Only root can give a file away: for others it stays their own, which they may store."""
+    """Changing the owner requires root: without it the file is the user's own, which may be stored."""
     await share(rig)
     script = "cd $MAINSPRING_ARTIFACTS; echo theirs > ../file; chown 12345 ../file; ln ../file mine"
     end = await rig.ends({"shell": script})
@@ -133,9 +133,7 @@ async def test_a_hard_link_to_another_users_file_is_refused(rig: Rig) -> None:
         assert [one.path for one in end.artifacts] == ["mine"]
 
 
-async def test_a_failing_storage_is_an_infrastructure_failure_and_nothing_is_listed(
-    rig: Rig, tmp_path: Path
-) -> None:
+async def test_a_failing_storage_is_an_infrastructure_failure_and_nothing_is_listed(rig: Rig, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     await rig.start(artifacts=f"file://{tmp_path}/file/below")
     end = await rig.ends({"shell": "echo > $MAINSPRING_ARTIFACTS/a"})
@@ -182,7 +180,7 @@ async def test_a_missing_bucket_is_reported(rig: Rig) -> None:
 
 
 async def test_a_result_with_artifacts_is_repeated_to_a_new_agent(rig: Rig) -> None:
-    """The agent dies between the storing and its own journal."""
+    """The agent dies before it writes its spool."""
     await share(rig)
     end = await rig.ends({"shell": "echo > $MAINSPRING_ARTIFACTS/a"})
     rig.hang_up()

@@ -1,4 +1,4 @@
-"""Commands: what they find, what they may leave, how they end, and that nothing of them stays."""
+"""Command executor: inputs, outputs, errors, and cleanup."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ pytestmark = pytest.mark.processes
 
 
 async def share(rig: Rig) -> None:
-    """Connect to the guard of this module."""
+    """Connect to this module's shared supervisor."""
     await rig.share(look_seconds=0.02, variables={"AGENT_SECRET": "hidden", "LANG": "C.UTF-8"})
 
 
 def error_of(end: Ended) -> dict[str, object]:
-    """The error of an attempt that failed."""
+    """Return the error of a failed attempt."""
     assert end.outcome is Outcome.FAILED, end
     error: dict[str, object] = json.loads(end.error or "")
     return error
@@ -120,7 +120,7 @@ async def test_a_failed_command_is_reported_with_its_last_lines(rig: Rig) -> Non
     assert (exited["type"], exited["exit_code"], exited["last_lines"]) == ("Exit", 3, "one\ntwo\n")
     killed = error_of(await rig.ends({"shell": "kill -SEGV $$"}))
     assert (killed["type"], killed["signal"]) == ("Signal", "SIGSEGV")
-    assert {"class"}.isdisjoint([*exited, *killed]), "what a code or a signal means, the server says"
+    assert {"class"}.isdisjoint([*exited, *killed]), "the server classifies codes and signals"
     out_of_memory = error_of(await rig.ends({"shell": "kill -KILL $$"}))
     assert (out_of_memory["type"], out_of_memory["signal"]) == ("Signal", "SIGKILL")
     absent = error_of(await rig.ends({"run": ["no-such-program"]}))
@@ -159,7 +159,7 @@ async def test_progress_and_checkpoints_are_reported_while_it_runs(rig: Rig) -> 
 
 
 async def test_a_command_can_extend_its_deadline(rig: Rig) -> None:
-    """LIV-4: it asks by a file, and finds its new deadline in its context."""
+    """LIV-4: it writes a file, and reads the new deadline from its context."""
     await share(rig)
     script = """
         echo '40 loading' > $MAINSPRING_PROGRESS

@@ -1,4 +1,4 @@
-"""Containers on a real guard, run by a real podman (WRK-3, WRK-4)."""
+"""Container executor on a real supervisor, with a real podman (WRK-3, WRK-4)."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ KEY = "canary-c0ffee-hunter2"
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:
-    """A podman of this module's own."""
+    """A podman for this module."""
     with podman() as found:
         yield found
 
 
 async def start(rig: Rig, engine: Engine | None, **settings: Any) -> None:
-    """Start a guard that has the engine."""
+    """Start a supervisor with the engine."""
     await rig.start(container_engine=None if engine is None else msgspec.to_builtins(engine), **settings)
 
 
 async def share(rig: Rig, engine: Engine) -> None:
-    """Connect to the guard of this module, which has the engine."""
+    """Connect to this module's shared supervisor, which has the engine."""
     await rig.share(
         variables={"PLANTED": KEY, "DB": KEY},
         container_engine=msgspec.to_builtins(engine),
@@ -50,24 +50,24 @@ async def share(rig: Rig, engine: Engine) -> None:
 
 
 def in_image(script: str, **more: object) -> dict[str, object]:
-    """A work that runs a script of /bin/sh in the image."""
+    """Return work that runs a /bin/sh script in the image."""
     return {"container": {"image": IMAGE, "run": ["/bin/sh", "-c", script], "pull": "never"}, **more}
 
 
 def failure_of(end: Ended) -> Failure:
-    """What the server makes of an attempt that failed."""
+    """Return a failed attempt's error as classified by the server."""
     assert end.outcome is Outcome.FAILED, end
     return classify(end.error)
 
 
 def containers_of(rig: Rig, engine: Engine) -> list[str]:
-    """Those of a guard, running or not."""
+    """Return the containers of a supervisor, running or not."""
     label = f"label={GUARD_LABEL}={rig.state_dir.resolve()}"
     return tell(engine, "ps", "--all", "--quiet", "--filter", label).split()
 
 
 async def test_a_container_has_the_attempts_files(rig: Rig, engine: Engine) -> None:
-    """Under the same paths as any command; words and variables are filled in, and a shell sees nothing of them."""
+    """Under the same paths as a command; arguments and variables are rendered, and not executed."""
     await share(rig, engine)
     script = """
         echo "running in $(pwd) for $MAINSPRING_TASK_NAME: $1"
@@ -90,7 +90,8 @@ async def test_a_container_has_the_attempts_files(rig: Rig, engine: Engine) -> N
 
 
 async def test_a_container_is_isolated(rig: Rig, engine: Engine) -> None:
-    """No network, no writing but below its own directory and /tmp, no privilege, few processes, nothing of ours."""
+    """No network, writable only its own directory and /tmp, no privileges, few processes, no variables of the
+    worker."""
     await share(rig, engine)
     script = """
         cat /proc/self/status /proc/net/dev /sys/fs/cgroup/pids.max /sys/fs/cgroup/pids/pids.max 2>/dev/null
@@ -110,7 +111,7 @@ async def test_a_container_is_isolated(rig: Rig, engine: Engine) -> None:
 
 
 async def test_a_secret_is_in_the_container_and_nowhere_else(rig: Rig, engine: Engine) -> None:
-    """Not in any words that others on the machine can see, not in the log."""
+    """Neither in visible command lines nor in the log."""
     await share(rig, engine)
     script = "echo my password is $PASSWORD; touch $HOME/there; while test ! -e $HOME/seen; do sleep 0.05; done"
     [attempt] = rig.launch(in_image(script, secrets={"PASSWORD": "env:DB"}))
@@ -127,7 +128,7 @@ async def test_a_secret_is_in_the_container_and_nowhere_else(rig: Rig, engine: E
 
 
 async def test_a_stopped_container_is_killed_after_the_grace_period(rig: Rig, engine: Engine) -> None:
-    """Nothing of it is left when its end is said."""
+    """The container is removed before the end is reported."""
     await share(rig, engine)
     polite = "trap 'echo bye; exit 0' TERM; echo started; while :; do sleep 0.05; done"
     stubborn = "trap '' TERM; echo started; while :; do sleep 0.05; done"
@@ -140,7 +141,7 @@ async def test_a_stopped_container_is_killed_after_the_grace_period(rig: Rig, en
 
 
 async def test_an_oom_killed_container_is_a_resource_failure(rig: Rig, engine: Engine) -> None:
-    """So that it is tried again with more."""
+    """So that it is retried with more memory."""
     await share(rig, engine)
     end = await rig.ends(in_image("a=aaaaaaaaaaaaaaaa; while :; do a=$a$a; done"), memory_bytes=20 * 1024 * 1024)
     failure = failure_of(end)
@@ -157,10 +158,8 @@ async def test_an_oom_killed_container_is_a_resource_failure(rig: Rig, engine: E
         (in_image("env", env={"A": "one\\ntwo"}), "permanent", "variable A has several lines"),
     ],
 )
-async def test_failures_are_reported(
-    rig: Rig, engine: Engine, work: dict[str, object], kind: str, said: str
-) -> None:
-    """And what ends otherwise than well."""
+async def test_failures_are_reported(rig: Rig, engine: Engine, work: dict[str, object], kind: str, said: str) -> None:
+    """With the matching failure class."""
     await share(rig, engine)
     failure = failure_of(await rig.ends(json.loads(json.dumps(work).replace("\\\\n", "\\n"))))
     assert failure.kind == kind
@@ -169,7 +168,7 @@ async def test_failures_are_reported(
 
 
 async def test_containers_of_a_killed_supervisor_are_removed_by_the_next(rig: Rig, engine: Engine) -> None:
-    """Found by its label: its processes are nobody's children any more."""
+    """They are found by label, as they are not its children."""
     await start(rig, engine)
     [attempt] = rig.launch(in_image("echo started; while :; do sleep 0.1; done"))
     await rig.hears(Began, attempt)
@@ -185,13 +184,13 @@ async def test_containers_of_a_killed_supervisor_are_removed_by_the_next(rig: Ri
 
 
 async def test_a_worker_without_an_engine_fails_the_task(rig: Rig) -> None:
-    """It is no mistake of the task's."""
+    """The error names the cause."""
     await start(rig, None)
     assert "docker or podman" in failure_of(await rig.ends(in_image("x"))).message
 
 
 def test_a_configured_engine_that_does_not_work_is_refused(tmp_path: Path) -> None:
-    """Whatever is wrong with it; without one named, none is no fault."""
+    """No configured engine is not an error."""
     silent = tmp_path / "engine"
     silent.write_text("#!/bin/sh\necho no daemon >&2; exit 1\n")
     silent.chmod(0o755)
@@ -209,7 +208,7 @@ def test_a_configured_engine_that_does_not_work_is_refused(tmp_path: Path) -> No
 
 
 def test_docker_info_is_parsed(tmp_path: Path) -> None:
-    """By what it says of itself: this one is played."""
+    """With a fake docker."""
     told = {"ServerVersion": "28.2", "MemoryLimit": True, "SecurityOptions": ["name=seccomp,profile=builtin"]}
     played = tmp_path / "docker"
     played.write_text(f"#!/bin/sh\necho '{json.dumps(told)}'\n")
@@ -221,7 +220,7 @@ def test_docker_info_is_parsed(tmp_path: Path) -> None:
 
 
 def _words_of_all() -> bytes:
-    """What everybody on the machine can see of every process."""
+    """Return the command lines of all processes."""
     found = []
     for entry in Path("/proc").iterdir():
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""HTTP calls on a real guard, to real servers on this machine (WRK-3)."""
+"""HTTP executor on a real supervisor, with real servers on loopback (WRK-3)."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ KEY = "canary-7f3a9c-hunter2"
 
 
 async def share(rig: Rig) -> None:
-    """Connect to the guard of this module."""
+    """Connect to this module's shared supervisor."""
     await rig.share(allow_private_http=True, variables={"API_KEY": KEY})
 
 
 def call(server: HttpServer, path: str = "/", **more: object) -> dict[str, object]:
-    """A request to a server of the test."""
+    """Return work with a request to a server of the test."""
     return {"http": {"url": f"http://127.0.0.1:{server.port}{path}", **more}}
 
 
 def output_of(end: Ended) -> dict[str, Any]:
-    """The output of an attempt that succeeded."""
+    """Return the output of a successful attempt."""
     assert end.outcome is Outcome.SUCCEEDED, end
     output: dict[str, Any] = json.loads(end.output or "")
     return output
 
 
 def failure_of(end: Ended) -> Failure:
-    """What the server makes of an attempt that failed."""
+    """Return a failed attempt's error as classified by the server."""
     assert end.outcome is Outcome.FAILED, end
     return classify(end.error)
 
 
 async def test_a_request_is_rendered_and_its_response_is_the_output(rig: Rig) -> None:
-    """Values keep their types where a text of the JSON is one expression; the task's id is its idempotency key."""
+    """A JSON text that is one expression keeps the value's type; the idempotency key is the task's id."""
     await share(rig)
     document = {"day": "day {{ params.day }}", "rows": "{{ outputs.extract.rows }}", "tags": ["{{ params.day }}", 1]}
     async with http_server() as server:
@@ -66,7 +66,7 @@ async def test_a_request_is_rendered_and_its_response_is_the_output(rig: Rig) ->
 
 
 async def test_a_response_without_json_is_text_and_a_long_one_is_truncated(rig: Rig) -> None:
-    """And none at all is null."""
+    """An empty one is null."""
     await share(rig)
     async with http_server() as server:
         server.status, server.body = "200 OK", "grüße".encode("latin-1")
@@ -90,7 +90,7 @@ async def test_a_response_without_json_is_text_and_a_long_one_is_truncated(rig: 
 async def test_an_unexpected_response_is_a_failure_of_the_matching_class(
     rig: Rig, status: str, kind: str, wait: float | None
 ) -> None:
-    """With the time after which it is worth another try. A redirect that says no place is none."""
+    """With its retry delay. A redirect without a location is permanent."""
     await share(rig)
     async with http_server() as server:
         server.status, server.body, server.more_headers = status, b"not this time", ["retry-after: 7"]
@@ -101,7 +101,7 @@ async def test_an_unexpected_response_is_a_failure_of_the_matching_class(
 
 
 async def test_an_expected_status_is_a_success(rig: Rig) -> None:
-    """Also a redirect, which is not followed then."""
+    """An expected redirect is not followed."""
     await share(rig)
     async with http_server() as server, http_server() as other:
         server.status = "404 Not Found"
@@ -114,7 +114,7 @@ async def test_an_expected_status_is_a_success(rig: Rig) -> None:
 
 
 async def test_a_request_times_out(rig: Rig) -> None:
-    """And who is not there may be there later."""
+    """An unreachable server is a transient failure."""
     await share(rig)
     async with http_server() as server:
         server.silent = True
@@ -127,7 +127,7 @@ async def test_a_request_times_out(rig: Rig) -> None:
 
 
 async def test_a_stopped_request_ends_at_once(rig: Rig) -> None:
-    """Whatever grace it has."""
+    """Regardless of the grace period."""
     await share(rig)
     async with http_server() as server:
         server.silent = True
@@ -142,7 +142,7 @@ async def test_a_stopped_request_ends_at_once(rig: Rig) -> None:
 
 
 async def test_a_secret_is_in_headers_and_body_and_nowhere_else(rig: Rig) -> None:
-    """Not into the log, the output or the error, also when the server gives it back; a parameter can't ask for it."""
+    """Not in log, output or error, even if the server echoes it; a parameter can't refer to it."""
     await share(rig)
     more = {"secrets": {"TOKEN": "env:API_KEY"}}
     params = {"params": '{"note": "${TOKEN}"}'}
@@ -167,7 +167,7 @@ async def test_a_secret_is_in_headers_and_body_and_nowhere_else(rig: Rig) -> Non
 
 
 async def test_a_redirect_to_another_host_gets_the_bare_request(rig: Rig) -> None:
-    """Within one host everything goes along; a POST becomes a GET where HTTP says so."""
+    """Within one host everything is resent; a POST becomes a GET as HTTP requires."""
     await share(rig)
     headers = {"Authorization": "Bearer ${TOKEN}", "Content-Type": "text/csv"}
     secrets = {"secrets": {"TOKEN": "env:API_KEY"}}
@@ -202,10 +202,8 @@ async def test_a_redirect_to_another_host_gets_the_bare_request(rig: Rig) -> Non
         ({"url": "http://h.test/{{ params.gone }}"}, "http.url: "),
     ],
 )
-async def test_an_invalid_value_is_refused_and_not_sent(
-    rig: Rig, fields: dict[str, object], why: str
-) -> None:
-    """No value can add a header, or another scheme."""
+async def test_an_invalid_value_is_refused_and_not_sent(rig: Rig, fields: dict[str, object], why: str) -> None:
+    """Values can add neither headers nor other schemes."""
     await share(rig)
     params = json.dumps({"url": "file:///etc/passwd", "line": "a\r\nX-Evil: 1", "user": "a@127.0.0.1"})
     failure = failure_of(await rig.ends({"http": fields}, params=params))
@@ -214,7 +212,7 @@ async def test_an_invalid_value_is_refused_and_not_sent(
 
 
 async def test_loopback_requests_require_an_option_of_the_worker(rig: Rig) -> None:
-    """It is not worth another try."""
+    """The failure is permanent."""
     await rig.start()
     async with http_server() as server:
         failure = failure_of(await rig.ends(call(server)))

@@ -1,4 +1,4 @@
-"""Map-reduces on a real guard: from items to a file with the result, whatever goes wrong on the way (FLD-8)."""
+"""Map-reduce executor on a real supervisor: from items to the result file, and failures (FLD-8)."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ ANSWERS = """
 
 
 async def share(rig: Rig) -> None:
-    """Connect to the guard of this module."""
+    """Connect to this module's shared supervisor."""
     await rig.share(code=ANSWERS, look_seconds=0.05, variables={"OPENAI_API_KEY": KEY})
 
 
 def a_work(directory: Path, **more: object) -> dict[str, object]:
-    """A map over bugs.csv in this directory, answered by `cat`."""
+    """Return a map over bugs.csv in this directory, answered by `cat`."""
     return {
         "map": {"prompt": "Bug {{index}} of {{params.day}}: {{title}}", "output": ["severity", "category"]},
         "input": {"from": {"type": "csv", "path": "bugs.csv"}},
@@ -58,7 +58,7 @@ def a_work(directory: Path, **more: object) -> dict[str, object]:
 
 
 def numbers(directory: Path, count: int, function: str, **step: object) -> dict[str, object]:
-    """A map over so many numbers, answered by a function of the module `work`."""
+    """Return a map over `count` numbers, answered by a function of the module `work`."""
     return a_work(
         directory,
         map={"prompt": "{{n}}", "retry_delay_seconds": 0, **step},
@@ -78,21 +78,21 @@ def folder(tmp_path: Path) -> Path:
 
 
 def output_of(end: Ended) -> dict[str, Any]:
-    """The output of an attempt that succeeded."""
+    """Return the output of a successful attempt."""
     assert end.outcome is Outcome.SUCCEEDED, end
     output: dict[str, Any] = json.loads(end.output or "")
     return output
 
 
 def error_of(end: Ended) -> tuple[str, str]:
-    """The class and message of an attempt that failed, as the server sees them."""
+    """Return class and message of a failed attempt, as classified by the server."""
     assert end.outcome is Outcome.FAILED, end
     failure = classify(end.error)
     return failure.kind, failure.message
 
 
 async def test_a_map_writes_its_result_file(rig: Rig, folder: Path) -> None:
-    """`cat` answers with the prompt, whose end has the fields. What is in the data stays data."""
+    """`cat` echoes the prompt, which ends with the fields. Data is not rendered."""
     await share(rig)
     end = await rig.ends(a_work(folder), **RUN)
     output = output_of(end)
@@ -111,7 +111,7 @@ async def test_a_map_writes_its_result_file(rig: Rig, folder: Path) -> None:
 
 
 async def test_the_workers_invoker_is_the_default(rig: Rig, folder: Path) -> None:
-    """And it is said how to name one if nobody does."""
+    """Without one, the error says how to configure it."""
     work = a_work(folder, invoker=None, reduce={"type": "table"})
     await rig.start(invoker={"command": ["sh", "-c", 'echo "{\\"severity\\": 1, \\"category\\": 2}"']})
     assert output_of(await rig.ends(work, **RUN))["result"].splitlines()[2].split()[-2:] == ["1", "2"]
@@ -125,7 +125,7 @@ async def test_the_workers_invoker_is_the_default(rig: Rig, folder: Path) -> Non
 
 
 async def test_only_the_server_gets_the_key(rig: Rig, folder: Path) -> None:
-    """Not the log, not the error, not a file."""
+    """Not the log, the error or a file."""
     async with Chats(lambda request: Reply(401, f"wrong: {request.headers['authorization']}")) as refusing:
         await share(rig)
         work = a_work(folder, invoker={"url": refusing.url, "model": "m", "key": "env:OPENAI_API_KEY"})
@@ -143,7 +143,7 @@ async def test_only_the_server_gets_the_key(rig: Rig, folder: Path) -> None:
 
 
 async def test_a_busy_server_is_retried(rig: Rig, folder: Path) -> None:
-    """Per item; if it stays busy the task is to wait as long as it said."""
+    """Per item; if it stays busy, the task gets its retry delay."""
     replies = [Reply(429, "", ("Retry-After: 0",)), Reply(500, "oh"), *[says('{"severity": 1, "category": 2}')] * 2]
     step = {"prompt": "{{title}}", "output": ["severity"], "concurrency": 1, "retry_delay_seconds": 0}
     async with Chats(lambda request: replies.pop(0)) as chats:
@@ -159,17 +159,15 @@ async def test_a_busy_server_is_retried(rig: Rig, folder: Path) -> None:
 
 
 async def test_an_item_that_fails_once_is_retried(rig: Rig, folder: Path) -> None:
-    """The log says so."""
+    """The retry is logged."""
     await share(rig)
     end = await rig.ends(numbers(folder, 3, "once", concurrency=1))
     assert output_of(end)["result"] == ["answer to 0", "answer to 1", "answer to 2"]
     assert "item 1: attempt 1 of 3 failed" in rig.log(end.attempt)
 
 
-async def test_the_next_attempt_asks_only_for_failed_items(
-    rig: Rig, folder: Path
-) -> None:
-    """Those that were answered are kept beside the results, until all are."""
+async def test_the_next_attempt_asks_only_for_failed_items(rig: Rig, folder: Path) -> None:
+    """Answers are kept beside the results until the map is complete."""
     await share(rig)
     work = numbers(folder, 5, "odd", attempts=1, concurrency=1)
     kind, message = error_of(await rig.ends(work))
@@ -188,7 +186,7 @@ async def test_the_next_attempt_asks_only_for_failed_items(
 
 
 async def test_failed_items_can_be_skipped(rig: Rig, folder: Path) -> None:
-    """The file says which, and why. If none is left, the task has failed."""
+    """The file lists them with errors. If all fail, the task fails."""
     await share(rig)
     output = output_of(await rig.ends(numbers(folder, 4, "odd", attempts=1, on_failure="skip")))
     assert (output["items_processed"], output["items_failed"]) == (2, 2)
@@ -201,7 +199,7 @@ async def test_failed_items_can_be_skipped(rig: Rig, folder: Path) -> None:
 
 
 async def test_a_killed_map_resumes(rig: Rig, folder: Path) -> None:
-    """Three are answered, the fourth hangs: nothing of it is left, and the next attempt asks for two."""
+    """Three are answered, the fourth hangs: no process remains, and the next attempt asks for two."""
     hang = "read n; echo $n >> asked; test $n -lt 3 || test -e fixed || sleep 600; echo answer to $n"
     work = numbers(folder, 5, "-", concurrency=1) | {"invoker": {"command": ["sh", "-c", hang]}}
     (folder / "asked").touch()
@@ -222,7 +220,7 @@ async def test_a_killed_map_resumes(rig: Rig, folder: Path) -> None:
 
 
 async def test_configuration_errors_are_permanent_failures(rig: Rig, folder: Path) -> None:
-    """A person must change something."""
+    """They require a change by the user."""
     (folder / "out.csv").symlink_to("/etc/hosts")
     (folder / "linked").symlink_to("/")
     (folder / "latin.csv").write_bytes(b"title,n\ncaf\xe9,1\n")
@@ -244,7 +242,7 @@ async def test_configuration_errors_are_permanent_failures(rig: Rig, folder: Pat
 
 
 async def test_without_a_directory_the_result_is_only_in_the_output(rig: Rig) -> None:
-    """The attempt's own is removed with it."""
+    """The attempt's own directory is removed."""
     await share(rig)
     work = a_work(Path("/"), map={"prompt": "{{n}}"}, input={"items": [{"n": 1}]}, reduce={"type": "list"})
     output = output_of(await rig.ends({**work, "directory": None}))
@@ -252,7 +250,7 @@ async def test_without_a_directory_the_result_is_only_in_the_output(rig: Rig) ->
 
 
 async def test_a_large_result_is_only_in_the_file(rig: Rig, folder: Path) -> None:
-    """Too large for an output; the journal is gone."""
+    """Too large for an output; the answer log is removed."""
     rows = "".join(f"bug {number},ann\n" for number in range(20_000))
     (folder / "bugs.csv").write_text(f"title,owner\n{rows}")
     await share(rig)

@@ -1,4 +1,4 @@
-"""Python functions in warm children: calls, arguments, ends, recalls, and a child that dies."""
+"""Python executor: calls, arguments, results, withdrawals, and children that die."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def greet(name):
 
 
 def value_of(end: Ended) -> object:
-    """The output of an attempt that succeeded."""
+    """Return the output of a successful attempt."""
     assert end.outcome is Outcome.SUCCEEDED, end
     return json.loads(end.output or "")
 
@@ -178,7 +178,7 @@ async def test_a_function_has_its_context(rig: Rig) -> None:
 
 async def test_failures_are_reported_with_type_and_class(rig: Rig) -> None:
     await rig.share(code=CODE, handlers=["work"])
-    for work, kind, klass, words in (
+    for work, kind, klass, part in (
         ({"python": "work:boom"}, "ValueError", None, "bad luck"),
         ({"python": "work:boom_of_its_own"}, "work.Own", None, "worse"),
         ({"python": "work:leave", "args": {"code": 4}}, "Exit", None, "exited with 4"),
@@ -197,11 +197,11 @@ async def test_failures_are_reported_with_type_and_class(rig: Rig) -> None:
         end = await rig.ends(work)
         error = json.loads(end.error or "")
         assert (end.outcome, error["type"], error.get("class")) == (Outcome.FAILED, kind, klass), error
-        assert words in error["message"]
+        assert part in error["message"]
 
 
 async def test_exit_codes_and_signals_are_fields(rig: Rig) -> None:
-    """RTY-1: the server looks at these, not at sentences."""
+    """RTY-1: the server reads these, not messages."""
     await rig.share(code=CODE, handlers=["work"])
     left = json.loads((await rig.ends({"python": "work:leave", "args": {"code": 4}})).error or "")
     killed = json.loads((await rig.ends({"python": "work:be_killed"})).error or "")
@@ -213,7 +213,7 @@ async def test_exit_codes_and_signals_are_fields(rig: Rig) -> None:
 
 
 async def test_a_function_of_a_fan_out_gets_its_item(rig: Rig) -> None:
-    """Each of a group its own."""
+    """Each its own."""
     await rig.share(code=CODE, handlers=["work"])
     work = {"handler": "visit", "args": {"city": "{{ item.city }}"}}
     orders = [
@@ -234,7 +234,7 @@ async def test_a_function_outside_of_a_fan_out_may_have_a_parameter_called_item(
 
 
 async def test_a_function_can_extend_its_deadline(rig: Rig) -> None:
-    """LIV-4: the answer moves its deadline, and not that of the next one."""
+    """LIV-4: only its own deadline changes."""
     await rig.share(code=CODE, handlers=["work"])
     asks, next_one = rig.launch({"python": "work:ask"}, {"python": "work:has_long"}, timeout_seconds=60.0)
     assert await rig.hears(Asked, asks) == Asked(asks, 600.0)
@@ -311,7 +311,7 @@ async def test_calls_behind_a_long_one_can_be_withdrawn_or_stopped(rig: Rig) -> 
 
 
 async def test_the_start_of_a_silent_function_is_detected(rig: Rig) -> None:
-    """The first of a slice: its child says so only when it says more."""
+    """For the first call of a slice, the child reports the start with its next message only."""
     await rig.share(code=CODE, handlers=["work"])
     go = rig.own_dir / "go"
     first, second = rig.launch({"python": "work:wait_for", "args": {"path": str(go)}}, {"python": "work:nothing"})
@@ -347,7 +347,7 @@ async def test_a_failed_handler_import_fails_only_its_own_calls(rig: Rig) -> Non
 
 
 async def test_the_supervisor_imports_no_users_code(rig: Rig) -> None:
-    """The module says in which process it was imported."""
+    """The module records the importing process."""
     await rig.start(code="import os\nPID = os.getpid()\ndef who():\n    return [PID, os.getpid(), os.getppid()]")
     answer = value_of(await rig.ends({"python": "work:who"}))
     assert isinstance(answer, list)
@@ -358,7 +358,7 @@ async def test_the_supervisor_imports_no_users_code(rig: Rig) -> None:
 
 
 async def test_thousands_of_short_functions(rig: Rig) -> None:
-    """All of them end. How long it takes is printed, for whoever looks."""
+    """All of them end. The rate is printed."""
     await rig.share(code=CODE, handlers=["work"])
     await rig.ends({"python": "work:nothing"})
     loop = asyncio.get_running_loop()

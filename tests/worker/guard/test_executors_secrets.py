@@ -29,7 +29,7 @@ def after():
 
 
 async def share(rig: Rig) -> None:
-    """Connect to the guard of this module."""
+    """Connect to this module's shared supervisor."""
     await rig.share(variables={"DB_PASSWORD": VALUE, "MAINSPRING_KEY": "key"}, code=CODE)
 
 

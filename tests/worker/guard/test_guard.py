@@ -1,4 +1,4 @@
-"""The guard and its agents: what it holds, who it listens to, and what becomes of all when nobody is there."""
+"""The supervisor and its agents: inventory, connections, and behavior without an agent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Levels of isolation (WRK-4): what each holds off, that it goes for every kind of work, and that nothing stays."""
+"""Isolation levels (WRK-4): what each prevents, for every kind of work, and that nothing remains."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LIMITED = ["process", "sandbox"]
 MEGABYTE = 1024 * 1024
 HOG = "/usr/bin/env python3 -c 'x = bytearray({} * 1024 * 1024); print(len(x))'"
 PROJECT = Path(__file__).parents[3]
-"""Our package is shown in a sandbox, also if it is below /tmp."""
+"""Our package is visible in a sandbox, even below /tmp."""
 CODE = """
     import os, socket
 
@@ -43,7 +43,7 @@ CODE = """
 
 @pytest.fixture
 async def open_rig() -> AsyncIterator[Rig]:
-    """A guard in a directory that every user can reach."""
+    """A supervisor in a directory that every user can reach."""
     with shared_folder() as folder:
         rig = Rig(folder / "state", folder / "code")
         yield rig
@@ -52,12 +52,12 @@ async def open_rig() -> AsyncIterator[Rig]:
 
 
 def who(rig: Rig, **more: object) -> dict[str, object]:
-    """A work that says where it runs, and whether it sees the guard's settings."""
+    """Return work that reports where it runs, and whether it sees the supervisor's settings."""
     return {"python": "work:who", "args": {"state": str(rig.state_dir / "guard.json")}, **more}
 
 
 def has_cgroups(rig: Rig) -> bool:
-    """Whether attempts have cgroups here, which needs root or a part of the tree."""
+    """Whether attempts have cgroups here, which requires root or a delegated subtree."""
     found = find_cgroups(f"{name_of(rig.state_dir.resolve())}-test")
     if found is not None:
         found.end()
@@ -65,13 +65,13 @@ def has_cgroups(rig: Rig) -> bool:
 
 
 def cgroups_left(rig: Rig) -> list[Path]:
-    """Cgroups that are there for the guard of a rig."""
+    """Return the remaining cgroups of a supervisor."""
     return list(Path("/sys/fs/cgroup").rglob(f"{name_of(rig.state_dir.resolve())}*/*/cgroup.procs"))
 
 
 @pytest.mark.parametrize("level", LIMITED)
 async def test_a_task_that_exceeds_its_memory_is_killed_and_reported(rig: Rig, level: str) -> None:
-    """Must show 2: OOM is seen as OOM."""
+    """Must show 2: OOM is reported as OOM."""
     await rig.start(isolation=level)
     small = await rig.ends({"shell": HOG.format(20)}, memory_bytes=64 * MEGABYTE)
     assert small.outcome is Outcome.SUCCEEDED, rig.log(small.attempt)
@@ -109,9 +109,9 @@ async def test_a_fork_bomb_is_limited(rig: Rig, level: str) -> None:
 
 @pytest.mark.parametrize("level", LIMITED)
 async def test_a_detached_process_without_environment_ends_with_its_task(rig: Rig, level: str) -> None:
-    """With a neighbour beside it, so that a stray can't be told by being the only one."""
+    """With another attempt running, so that an orphan can't be attributed by being the only one."""
     await rig.share(code=CODE, isolation=level)
-    seconds = f"4242.{os.getpid():07}{LIMITED.index(level)}"  # Others may run this test at the same time.
+    seconds = f"4242.{os.getpid():07}{LIMITED.index(level)}"  # This test may run several times in parallel.
     (neighbour,) = rig.launch({"shell": "while :; do sleep 0.1; done", "grace_seconds": 0})
     await rig.hears(Began, neighbour)
     stray = f"env -i setsid sh -c 'setsid sleep {seconds} & echo $! > leaf' &"
@@ -126,7 +126,7 @@ async def test_a_detached_process_without_environment_ends_with_its_task(rig: Ri
 
 
 def all_commands() -> list[str]:
-    """The words of every process here."""
+    """Return the command lines of all processes."""
     found: list[str] = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -248,7 +248,7 @@ async def test_the_task_user_owns_its_attempts_files_and_reaches_nothing_else(op
 
 
 async def test_links_of_a_task_are_not_followed(open_rig: Rig) -> None:
-    """It may be root, and the task is not: neither reading nor writing goes where a link points."""
+    """The supervisor may be root, and the task is not: neither reads nor writes follow links."""
     rig = open_rig
     await rig.start(isolation="process", task_user="nobody" if IS_ROOT else "")
     target = rig.state_dir.parent / "target"
