@@ -123,7 +123,7 @@ def _be_guard(request: Start) -> NoReturn:
             os.dup2(file, number)
         os.environ.clear()
         os.environ.update(request.environment)
-        sys.argv = ["guard", request.directory]
+        sys.argv = ["supervisor", request.directory]
         supervisor.main()
         code = 0
     except SystemExit as end:

@@ -28,9 +28,9 @@ async def test_a_failed_supervisor_reader_counts_as_a_lost_connection(
 
     monkeypatch.setattr(agent._guard, "next", breaks)
     with capture_logs() as logs:
-        reading = start_task(agent._read_guard(), "guard_reader")
+        reading = start_task(agent._read_guard(), "supervisor_reader")
         await asyncio.gather(reading, return_exceptions=True)
         await agent._something.wait()
 
     assert agent._guard_gone
-    assert [(one["event"], one["task"]) for one in logs] == [("task.failed", "guard_reader")]
+    assert [(one["event"], one["task"]) for one in logs] == [("task.failed", "supervisor_reader")]

@@ -158,14 +158,14 @@ async def test_functions_have_an_artifact_folder_on_demand(rig: Rig) -> None:
 
 
 async def test_files_are_uploaded_to_a_bucket_in_parts(rig: Rig) -> None:
-    with running_buckets("mainspring-guard-test") as variables:
-        await rig.start(artifacts="s3://mainspring-guard-test/some/prefix", variables=variables)
+    with running_buckets("mainspring-supervisor-test") as variables:
+        await rig.start(artifacts="s3://mainspring-supervisor-test/some/prefix", variables=variables)
         end = await rig.ends({"shell": "head -c 12000000 /dev/zero > $MAINSPRING_ARTIFACTS/zeros; env"})
         url = end.artifacts[0].place.replace("s3://", f"{variables['AWS_ENDPOINT_URL']}/")
         stored = httpx2.get(url, trust_env=False)
 
     assert end.artifacts[0].sha256 == hashlib.sha256(bytes(12_000_000)).hexdigest()
-    assert end.artifacts[0].place.startswith(f"s3://mainspring-guard-test/some/prefix/acme/run_1/task_1/{end.attempt}/")
+    assert end.artifacts[0].place.startswith(f"s3://mainspring-supervisor-test/some/prefix/acme/run_1/task_1/{end.attempt}/")
     assert stored.content == bytes(12_000_000)
     assert "AWS_" not in rig.log(end.attempt)
 

@@ -225,7 +225,7 @@ class Agent:
         if strays:
             await asyncio.to_thread(kill_strays, strays)
         self._guard_gone = False
-        self._reading = start_task(self._read_guard(), "guard_reader")
+        self._reading = start_task(self._read_guard(), "supervisor_reader")
         for ended in holding.ended:
             self._shipping.end(ended.attempt, ended.log_bytes)
         self._taken += [ended.attempt for ended in holding.ended]
