@@ -165,7 +165,9 @@ async def test_files_are_uploaded_to_a_bucket_in_parts(rig: Rig) -> None:
         stored = httpx2.get(url, trust_env=False)
 
     assert end.artifacts[0].sha256 == hashlib.sha256(bytes(12_000_000)).hexdigest()
-    assert end.artifacts[0].place.startswith(f"s3://mainspring-supervisor-test/some/prefix/acme/run_1/task_1/{end.attempt}/")
+    assert end.artifacts[0].place.startswith(
+        f"s3://mainspring-supervisor-test/some/prefix/acme/run_1/task_1/{end.attempt}/"
+    )
     assert stored.content == bytes(12_000_000)
     assert "AWS_" not in rig.log(end.attempt)
 
