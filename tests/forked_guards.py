@@ -1,11 +1,11 @@
-"""Guards that start fast: forked from a process that has imported their code, instead of a new interpreter.
+"""Supervisors that start fast: forked from a process with the imports loaded, instead of a new interpreter.
 
-A guard costs 0.3 s of CPU time to start and to end, which is most of what a test with a worker in its own process does.
-The code of the guard is the same, and it is a process of its own with a session, an environment and files of its own.
-That `GuardLink` starts a new interpreter is tested wherever a worker is a process, as in `tests/e2e`.
+A supervisor costs 0.3 s of CPU time to start and end, which is most of the time of a test with an in-process worker.
+Its code is the same, and it is a process with its own session, environment and files. That `GuardLink` starts a new
+interpreter is tested where workers are processes, as in `tests/e2e`.
 
     with guard_server() as server, forked_guards(server):
-        ...         # every worker of this process gets its guards like this
+        ...         # all workers of this process use forked supervisors
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from mainspring.worker.supervisor import supervisor
 
 
 class Start(msgspec.Struct, tag=True):
-    """Start a guard; the reply is its pid."""
+    """Start a supervisor; the reply is its pid."""
 
     directory: str
     environment: dict[str, str]
 
 
 class Poll(msgspec.Struct, tag=True):
-    """Ask whether a guard is still running; the reply is 1 or 0."""
+    """Ask whether a supervisor still runs; the reply is 1 or 0."""
 
     pid: int
 
 
 class GuardServer:
-    """The process from which guards are forked, started with the first of them."""
+    """The process that supervisors are forked from, started on first use."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -59,14 +59,14 @@ class GuardServer:
         return int(self._process.stdout.readline())
 
     def close(self) -> None:
-        """End the process. Running guards continue."""
+        """End the process. Running supervisors are not affected."""
         if self._process is not None:
             self._process.communicate()
 
 
 @contextmanager
 def guard_server() -> Iterator[GuardServer]:
-    """Run the process from which guards are forked for the duration of the block."""
+    """Provide the process that supervisors are forked from."""
     server = GuardServer()
     try:
         yield server
@@ -76,7 +76,7 @@ def guard_server() -> Iterator[GuardServer]:
 
 @contextmanager
 def forked_guards(server: GuardServer) -> Iterator[None]:
-    """Fork the guards of this process's workers for the duration of the block."""
+    """Fork the supervisors of this process's workers within the block."""
 
     def spawn(link: GuardLink) -> None:
         environment = {name: value for name, value in os.environ.items() if name not in supervisor_link._SECRETS}
@@ -112,7 +112,7 @@ def _serve() -> None:
 
 
 def _be_guard(request: Start) -> NoReturn:
-    """Act like a new interpreter with this directory as its argument and this environment."""
+    """Run a supervisor as a new interpreter would, with this directory and environment."""
     code = 1
     try:
         os.setsid()
@@ -123,12 +123,12 @@ def _be_guard(request: Start) -> NoReturn:
             os.dup2(file, number)
         os.environ.clear()
         os.environ.update(request.environment)
-        sys.argv = ["guard", request.directory]
+        sys.argv = ["supervisor", request.directory]
         supervisor.main()
         code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
-    except BaseException:  # noqa: BLE001 - what an interpreter prints at its end
+    except BaseException:  # noqa: BLE001 - print it as an interpreter does
         sys.excepthook(*sys.exc_info())
     finally:
         sys.stderr.flush()

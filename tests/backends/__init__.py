@@ -1,1 +1,1 @@
-"""Tests of the back ends beyond one machine: Kubernetes and Ray."""
+"""Tests of remote executors: Kubernetes and Ray."""

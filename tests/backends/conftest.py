@@ -1,4 +1,4 @@
-"""A guard for each test, and the clusters that it speaks to."""
+"""A supervisor per test, and fake clusters."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tests.worker.guard.rig import Rig, SharedGuards
 def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Processes take real time."""
+    """Run on real time, because of processes."""
     return {"real": asyncio.new_event_loop}
 
 
 @pytest.fixture(scope="session")
 def guards(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedGuards]:
-    """The guards that tests share."""
+    """Supervisors shared by tests."""
     guards = SharedGuards(tmp_path_factory.mktemp("guards"))
     yield guards
     guards.end()
@@ -31,7 +31,7 @@ def guards(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedGuards]:
 
 @pytest.fixture
 async def rig(tmp_path: Path, guards: SharedGuards, request: pytest.FixtureRequest) -> AsyncIterator[Rig]:
-    """A guard, not started yet, and the agent that speaks to it."""
+    """A supervisor that is not started yet, and its agent."""
     rig = Rig(tmp_path / "state", tmp_path / "code", guards=guards, module=request.module.__name__)
     yield rig
     await rig.end()
@@ -40,14 +40,14 @@ async def rig(tmp_path: Path, guards: SharedGuards, request: pytest.FixtureReque
 
 @pytest.fixture(scope="session")
 def kubernetes_listener() -> Iterator[socket.socket]:
-    """Where Kubernetes listens, for all tests: the guard that they share knows one address."""
+    """Listening socket of the fake Kubernetes, for the session: shared supervisors have one address."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield listener
 
 
 @pytest.fixture(scope="session")
 def ray_listener() -> Iterator[socket.socket]:
-    """Where Ray listens, for all tests."""
+    """Listening socket of the fake Ray dashboard, for the session."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield listener
 
@@ -56,7 +56,7 @@ def ray_listener() -> Iterator[socket.socket]:
 async def cluster(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, kubernetes_listener: socket.socket
 ) -> AsyncIterator[StandIn]:
-    """A stand-in of a Kubernetes cluster."""
+    """A fake Kubernetes cluster."""
     directory = tmp_path / "cluster"
     directory.mkdir()
     kubeconfig = tmp_path_factory.getbasetemp() / "kubeconfig"
@@ -66,7 +66,7 @@ async def cluster(
 
 @pytest.fixture
 async def ray(tmp_path: Path, ray_listener: socket.socket) -> AsyncIterator[Ray]:
-    """A stand-in of a Ray cluster."""
+    """A fake Ray cluster."""
     directory = tmp_path / "ray"
     directory.mkdir()
     async with Ray(directory, ray_listener).running() as ray:

@@ -1,8 +1,8 @@
-"""A stand-in of the Kubernetes API server, with a controller of Jobs and a kubelet: no real cluster.
+"""A fake Kubernetes API server, with a Job controller and a kubelet.
 
-It is a real HTTP server that speaks as much of the API as the worker uses, as the API's documentation says it: Jobs,
-Pods, their logs, Secrets; conflicts, deadlines, ownership, graceful deletion, the reasons for which pods fail. What it
-can't show: admission of a real cluster, its timing, its networks.
+It is a real HTTP server that implements the part of the API that the worker uses, following the API's documentation:
+Jobs, Pods, their logs, Secrets; conflicts, deadlines, ownership, graceful deletion, failure reasons of pods. Not
+covered: admission, timing and networks of a real cluster.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ _LABEL = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
 
 
 class StandIn:
-    """A cluster with two namespaces. Tests look into it, and do to it what people and nodes do."""
+    """A cluster with two namespaces, which tests can inspect and disrupt."""
 
     def __init__(self, directory: Path, listener: socket.socket, kubeconfig: Path) -> None:
-        """The cluster that was behind this listener before is gone; its kubeconfig stays the same."""
+        """Replaces the previous cluster behind this listener; the kubeconfig stays the same."""
         self.faults = Faults()
         self.jobs: dict[tuple[str, str], Object] = {}
         self.pods: dict[tuple[str, str], Object] = {}
         self.secrets: dict[tuple[str, str], Object] = {}
         self.history: list[Object] = []
-        """Every object that was ever made, as it was asked for."""
+        """Every object that was ever created, as requested."""
         self.forbidden: dict[str, str] = {}
-        """`POST jobs` to the message with which it is refused."""
+        """`POST jobs` to the message of its rejection."""
         self.cut_logs_after: list[int] = []
-        """The next connections to logs are cut after so many lines."""
+        """Number of lines after which the next log connections are cut."""
         self.address = ""
         self._directory = directory
         self._listener = listener
@@ -56,7 +56,7 @@ class StandIn:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[StandIn]:
-        """Serve it. When it is over, nothing of it runs."""
+        """Serve it; on exit, end all containers."""
         jobs, pods = "/apis/batch/v1/namespaces/{ns}/jobs", "/api/v1/namespaces/{ns}/pods"
         routes = [
             Route(jobs, self._post_job, methods=["POST"]),
@@ -76,7 +76,7 @@ class StandIn:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def kubeconfig(self) -> Path:
-        """A file with a context `here`, whose namespace is `etl`, and one that signs in by a program."""
+        """Write a kubeconfig with a context `here` in namespace `etl`, and one with an exec plugin."""
         named = {
             "clusters": [{"name": "c", "cluster": {"server": self.address}}],
             "users": [
@@ -91,7 +91,7 @@ class StandIn:
         self._kubeconfig.write_text(json.dumps(named))
         return self._kubeconfig
 
-    # what people and nodes do
+    # disruptions
 
     def pod(self) -> Object:
         """The only pod."""
@@ -103,18 +103,18 @@ class StandIn:
         return self._containers[self.pod()["metadata"]["uid"]]
 
     def evict_pod(self) -> None:
-        """Its node ends the pod, for reasons of its own."""
+        """Evict the only pod."""
         why = "The node was low on resource: memory."
         self.pod()["status"] = {"phase": "Failed", "reason": "Evicted", "message": why}
         self._spawn(self.container().end(0))
 
     def delete_job(self) -> None:
-        """Somebody deletes the only Job."""
+        """Delete the only Job."""
         [(ns, name)] = self.jobs
         self._remove_job(ns, name)
 
     def delete_pod(self) -> None:
-        """Somebody deletes the only pod."""
+        """Delete the only pod."""
         [(ns, name)] = self.pods
         self._spawn(self._end_pod(ns, name, 0))
 
@@ -151,7 +151,7 @@ class StandIn:
         return JSONResponse(job)
 
     async def _control(self, job: Object) -> None:
-        """The controller of Jobs: one pod, its end, and the deadline before that."""
+        """Job controller: one pod, its end, and the deadline."""
         ns, name = job["metadata"]["namespace"], job["metadata"]["name"]
         pod = {
             "apiVersion": "v1",
@@ -179,7 +179,7 @@ class StandIn:
         job["status"] = _condition("Complete", "") if succeeded else _condition("Failed", "BackoffLimitExceeded")
 
     def _remove_job(self, ns: str, name: str) -> None:
-        """The Job is gone at once; what belongs to it follows."""
+        """Remove the Job at once, and then its dependents."""
         job = self.jobs.pop((ns, name))
         for place, secret in list(self.secrets.items()):
             if any(one["uid"] == job["metadata"]["uid"] for one in secret["metadata"].get("ownerReferences", ())):
@@ -237,10 +237,10 @@ class StandIn:
         self._keep(self.secrets, secret)
         return JSONResponse(secret, 201)
 
-    # what is common to them
+    # helpers
 
     async def _accepted(self, request: Request, what: str, among: dict[tuple[str, str], Object]) -> Object | Response:
-        """An object that may be made, with what the API adds to it; or why it may not."""
+        """Return the created object with server-set fields, or the rejection."""
         if refusal := self._refused(request, what):
             return refusal
         made: Object = await request.json()
@@ -286,7 +286,7 @@ class StandIn:
 async def _log_of(
     container: Container, since: datetime | None, *, follow: bool, most: int | None
 ) -> AsyncIterator[bytes]:
-    """Lines with their instants. A connection that is cut ends in the middle of a line."""
+    """Yield lines with timestamps. A cut connection ends in the middle of a line."""
     sent = 0
 
     def has_more() -> bool:

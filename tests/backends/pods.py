@@ -1,7 +1,7 @@
-"""Pods of the stand-in of Kubernetes: local processes, so that logs, signals and exit codes are real.
+"""Pods of the fake Kubernetes: local processes, so that logs, signals and exit codes are real.
 
-What of a container is not there: its image's files, its namespaces, its limits. An image is a name that is known or
-not, with the user that it runs as. A mounted Secret is a directory, and variables that name its place name that one.
+Containers have no image files, namespaces or limits. An image is a known or unknown name, with the user that it runs
+as. A mounted Secret is a directory, and variables with the mount path get that directory.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from typing import Any
 Object = dict[str, Any]
 
 IMAGES = {"tools:1": 1000, "python:3": 0}
-"""Name to the user that it runs as."""
+"""Image to user id."""
 _READ_BYTES = 65_536
 _PAUSE_SECONDS = 0.02
 
 
 class Container:
-    """What a kubelet does for the one container of a pod."""
+    """Kubelet of a pod's only container."""
 
     def __init__(self, pod: Object, directory: Path, find_secret: Callable[[str], Object | None]) -> None:
         self.pod = pod
         self.lines: list[tuple[datetime, bytes]] = []
-        """What it printed, with the instant of each line."""
+        """Its output, with a timestamp per line."""
         self.news = asyncio.Condition()
         self.is_over = False
         self.was_out_of_memory = False
@@ -40,7 +40,7 @@ class Container:
         self._process: asyncio.subprocess.Process | None = None
 
     async def run(self) -> None:
-        """From a pod that waits to one that has ended."""
+        """Run the pod, from pending to its end."""
         if not await self._can_start():
             return
         spec = self.pod["spec"]["containers"][0]
@@ -68,12 +68,12 @@ class Container:
         await self._tell(over=True)
 
     def run_out_of_memory(self) -> None:
-        """As if the kernel had killed it for its memory."""
+        """Simulate the OOM killer."""
         self.was_out_of_memory = True
         self._kill_all()
 
     async def end(self, grace_seconds: float) -> None:
-        """SIGTERM to its first process, and SIGKILL to all of them after the grace."""
+        """Send SIGTERM to the first process, and SIGKILL to all after the grace period."""
         if self._process is not None and not self.is_over:
             with suppress(ProcessLookupError):
                 self._process.terminate()
@@ -84,13 +84,13 @@ class Container:
         await self.over()
 
     async def over(self) -> None:
-        """Wait until it has ended, if it ever began."""
+        """Wait until it has ended, if it was started."""
         if self._process is not None:
             async with self.news:
                 await self.news.wait_for(lambda: self.is_over)
 
     async def _can_start(self) -> bool:
-        """Wait for what it needs; False if it never starts."""
+        """Check image and user; False if it never starts."""
         spec = self.pod["spec"]["containers"][0]
         self._set("Pending", {"waiting": {"reason": "ContainerCreating"}})
         if not re.fullmatch(r"[a-z0-9][a-z0-9._/-]*(:[\w.-]+)?", spec["image"]):
@@ -110,7 +110,7 @@ class Container:
         return True
 
     async def _environment(self, spec: Object) -> dict[str, str]:
-        """The variables of the container, with what it finds as files left in its directory."""
+        """Return the container's variables, with its secret files written."""
         for volume in self.pod["spec"]["volumes"]:
             secret = await self._secret(volume["secret"]["secretName"])
             for item in volume["secret"]["items"]:
@@ -127,7 +127,7 @@ class Container:
         return {name: text.replace(mount["mountPath"], str(self._directory)) for name, text in found.items()}
 
     async def _secret(self, name: str) -> Object:
-        """A kubelet tries again until there is one."""
+        """Wait for a Secret, as a kubelet does."""
         while (found := self._find_secret(name)) is None:  # noqa: ASYNC110 - as a kubelet does
             await asyncio.sleep(_PAUSE_SECONDS)
         return found
@@ -162,7 +162,7 @@ class Container:
 
 
 def _expanded(text: str, variables: Mapping[str, str]) -> str:
-    """`$(NAME)` is a variable, `$$` a dollar: what Kubernetes does to commands and to values of variables."""
+    """Expand `$(NAME)` and `$$`, as Kubernetes does in commands and variables."""
     return re.sub(
         r"\$(\$|\(([^)]*)\))", lambda found: "$" if found[1] == "$" else variables.get(found[2], found[0]), text
     )

@@ -1,4 +1,4 @@
-"""A stand-in of the jobs API of Ray's dashboard: no real cluster. What it answers was seen of Ray 2.60.
+"""A fake of the jobs API of Ray's dashboard. Its responses are those of Ray 2.60.
 
 An entrypoint is run by a local shell, so that logs, signals and exit codes are real.
 """
@@ -26,15 +26,15 @@ _OVER = {"SUCCEEDED", "FAILED", "STOPPED"}
 
 
 class StandIn:
-    """A cluster. Tests look into it, and do to it what people and nodes do."""
+    """A cluster, which tests can inspect and disrupt."""
 
     def __init__(self, directory: Path, listener: socket.socket) -> None:
         self.faults = Faults()
         self.jobs: dict[str, Details] = {}
         self.requests: list[Details] = []
-        """What was submitted."""
+        """Submitted requests."""
         self.token = ""
-        """If there is one, nobody gets in without."""
+        """Required token, if set."""
         self.address = ""
         self._directory = directory
         self._listener = listener
@@ -43,7 +43,7 @@ class StandIn:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[StandIn]:
-        """Serve it. When it is over, nothing of it runs."""
+        """Serve it; on exit, end all jobs."""
         routes = [
             Route("/api/jobs/", self._submit, methods=["POST"]),
             Route("/api/jobs/", self._list, methods=["GET"]),
@@ -58,7 +58,7 @@ class StandIn:
         await asyncio.gather(*self._tasks)
 
     def lose(self, name: str, error_type: str, message: str) -> None:
-        """Ray's own process beside a job dies, and the job with it."""
+        """Fail a job because Ray's own supervisor process died."""
         self.jobs[name] |= {"status": "FAILED", "error_type": error_type, "message": message}
         self._kill(name, signal.SIGKILL)
 
@@ -132,7 +132,7 @@ class StandIn:
         return JSONResponse({"stopped": True})
 
     async def _end(self, name: str) -> None:
-        """SIGTERM, and SIGKILL after the grace that the job was submitted with."""
+        """Send SIGTERM, and SIGKILL after the grace period given at submission."""
         [body] = [one for one in self.requests if one["submission_id"] == name]
         self._kill(name, signal.SIGTERM)
         with suppress(TimeoutError):

@@ -1,4 +1,4 @@
-"""A stand-in of somebody's HTTP API: a real server on loopback, with the ways in which a network goes wrong."""
+"""A real HTTP server on loopback for fake APIs, with injected network faults."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
 class Faults:
-    """What goes wrong between a client and a server."""
+    """Faults between client and server."""
 
     def __init__(self) -> None:
         self.down = False
-        """Nobody answers: the connection is cut before anything was done."""
+        """Cut every connection before the request is processed."""
         self.lost_answers: list[str] = []
-        """Methods whose next request is carried out, and whose answer is cut off."""
+        """Methods whose next request is processed and its response lost."""
         self.cut = 0
-        """So many connections were cut because nobody answers."""
+        """Number of connections cut by `down`."""
         self.asked: list[str] = []
-        """`METHOD path` of each request that arrived while it was up."""
+        """`METHOD path` of each request while the server was up."""
 
 
 class Unreliable:
-    """Puts the faults between the network and an application."""
+    """ASGI middleware that injects the faults."""
 
     def __init__(self, app: ASGIApp, faults: Faults) -> None:
         self._app = app
@@ -53,14 +53,14 @@ class Unreliable:
 
 
 async def _cut(send: Send) -> None:
-    """An answer that ends before it has begun: the client sees a broken connection."""
+    """Send an incomplete response: the client sees a broken connection."""
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"1")]})
     await send({"type": "http.response.body", "body": b""})
 
 
 @asynccontextmanager
 async def serving(app: ASGIApp, faults: Faults, listener: socket.socket) -> AsyncIterator[str]:
-    """Serve an application on a listening socket, which stays open; its address."""
+    """Serve an application on a listening socket, which stays open; yield the address."""
     config = uvicorn.Config(Unreliable(app, faults), log_level="critical", lifespan="off", ws="none")
     server = uvicorn.Server(config)
     server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""What is read of a cluster: marked lines among what a task prints, and a log over several connections."""
+"""Output of remote tasks: marked lines, and a log over several connections."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SAID = [(Said.OUTPUT, b"{}"), (Said.PROGRESS, b"40 it is"), (Said.OUTPUT, b"a=b"
 
 
 @given(st.lists(st.integers(0, len(PRINTED)), max_size=8))
-def test_marked_lines_are_found_wherever_the_pieces_end(cuts: list[int]) -> None:
+def test_marked_lines_are_found_in_chunks_of_any_size(cuts: list[int]) -> None:
     plain: list[bytes] = []
     said: list[tuple[Said, bytes]] = []
     lines = MarkedLines(plain.append, lambda what, words: said.append((what, words)))
@@ -31,7 +31,7 @@ def test_marked_lines_are_found_wherever_the_pieces_end(cuts: list[int]) -> None
     assert said == SAID
 
 
-def test_a_marked_line_without_end_takes_no_more_memory_than_the_largest_output() -> None:
+def test_an_endless_marked_line_uses_bounded_memory() -> None:
     said: list[bytes] = []
     lines = MarkedLines(lambda _: None, lambda _, words: said.append(words))
     lines.feed(b"::mainspring-output:: ")
@@ -46,8 +46,8 @@ STAMPS = ("2026-03-01T10:00:00.1Z", "2026-03-01T10:00:00.1Z", "2026-03-01T10:00:
 
 
 @given(st.lists(st.tuples(st.integers(0, 200), st.integers(1, 30)), max_size=6))
-def test_a_log_is_whole_whenever_its_connection_breaks(breaks: list[tuple[int, int]]) -> None:
-    """Two lines of one instant, and fractions of any length."""
+def test_a_log_is_complete_wherever_its_connection_breaks(breaks: list[tuple[int, int]]) -> None:
+    """With two lines of one timestamp, and fractions of any length."""
     lines = [f"{stamp} line {number}\n".encode() for number, stamp in enumerate(STAMPS)]
     place = LogPlace()
     got = b""

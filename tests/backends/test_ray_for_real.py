@@ -1,7 +1,7 @@
-"""Tasks on a Ray cluster of one node that is really there (WRK-3). Starting it takes longer than a test may.
+"""Tasks on a real Ray cluster of one node (WRK-3). Its start exceeds the time limit of ordinary tests.
 
-Ray has an environment of its own, `.venv-ray`, which `make soak` makes from `ray-requirements.lock`: its dependencies
-are many, and none of ours.
+Ray has its own environment, `.venv-ray`, which `make soak` creates from `ray-requirements.lock`: it has many
+dependencies, and none of ours.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from tests.worker.guard.rig import Rig
 
 RAY = Path(__file__).parents[2] / ".venv-ray" / "bin" / "ray"
 NODE = "127.0.0.2"
-"""Loopback, and not the address for which Ray takes that of the network in its place."""
+"""A loopback address other than 127.0.0.1, which Ray would replace by a network address."""
 START_SECONDS = 120
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody has at the moment."""
+    """Return ports that are free at the moment."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [one.getsockname()[1] for one in sockets]
     for one in sockets:
@@ -41,10 +41,10 @@ def free_ports(count: int) -> list[int]:
 
 @pytest.fixture
 async def address(tmp_path: Path) -> AsyncIterator[str]:
-    """A cluster with two processors; the address of its dashboard."""
+    """Start a cluster with two CPUs; yield the address of its dashboard."""
     assert RAY.exists(), "Ray is not installed: `make soak` does that"
     dashboard, client, agent = free_ports(3)
-    # The paths of Ray's sockets have to be short, and those of tests are not.
+    # Ray's socket paths must be short, and test directories are not.
     short = tempfile.mkdtemp(prefix="ray-")
     process = await asyncio.create_subprocess_exec(
         RAY, "start", "--head", "--block", f"--node-ip-address={NODE}", "--port=0", "--num-cpus=2",
@@ -61,7 +61,7 @@ async def address(tmp_path: Path) -> AsyncIterator[str]:
                 with suppress(httpx2.TransportError):
                     if (await client_.get(f"{url}/api/version")).is_success:
                         break
-                await asyncio.sleep(0.2)  # tidy: sleeps because Ray does not tell when it listens
+                await asyncio.sleep(0.2)  # tidy: sleeps because Ray has no event for that
         yield url
     finally:
         with suppress(ProcessLookupError):
@@ -78,7 +78,7 @@ def sh(script: str, *words: str, **more: object) -> dict[str, object]:
 
 
 async def known(address: str) -> dict[str, str]:
-    """The jobs that Ray knows, with their states."""
+    """Return the jobs that Ray knows, with their states."""
     async with httpx2.AsyncClient() as client:
         return {one["submission_id"]: one["status"] for one in (await client.get(f"{address}/api/jobs/")).json()}
 
@@ -86,7 +86,7 @@ async def known(address: str) -> dict[str, str]:
 @pytest.mark.processes
 @pytest.mark.soak
 @pytest.mark.timeout(600)
-async def test_tasks_run_fail_stop_and_are_found_again_on_a_real_cluster(rig: Rig, address: str) -> None:
+async def test_tasks_run_fail_stop_and_are_cleared_on_a_real_cluster(rig: Rig, address: str) -> None:
     await rig.start(ray=address)
     script = "echo \"hi $0 $LEVEL\"; echo '::mainspring-progress:: 40 on'; echo '::mainspring-output:: {\"rows\": 3}'"
     done = await rig.ends(
@@ -99,7 +99,7 @@ async def test_tasks_run_fail_stop_and_are_found_again_on_a_real_cluster(rig: Ri
     failed = await rig.ends(sh("echo no; exit 3"))
     error = json.loads(failed.error or "")
     assert (failed.outcome, error["exit_code"]) == (Outcome.FAILED, 3)
-    # Ray's own process writes into the same log, before and after what the task prints.
+    # Ray's own process writes to the same log, before and after the task's output.
     assert "no" in error["last_lines"].splitlines()
 
     unready = await rig.ends({"ray": {"run": ["true"], "runtime_env": {"working_dir": "/no/such.zip"}}})

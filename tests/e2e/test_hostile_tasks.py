@@ -286,4 +286,4 @@ def test_root_is_refused_unless_allowed() -> None:
     words = [] if IS_ROOT else ["--task-user", "nobody"]
     said = subprocess.run([*command, *words], capture_output=True, text=True, check=False, timeout=60)
     assert said.returncode == (2 if IS_ROOT else 4)
-    assert ("--task-user, or say --as-root" if IS_ROOT else "only root can run tasks as nobody") in said.stderr
+    assert ("--as-root" if IS_ROOT else "nobody requires root") in said.stderr

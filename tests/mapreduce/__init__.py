@@ -1,1 +1,1 @@
-"""Map-reduce over items: each part by itself, with real files, programs and servers."""
+"""Tests of map-reduce, with real files, programs and servers."""

@@ -1,4 +1,4 @@
-"""A real HTTP server on this machine that answers as it is told to, for tests of what speaks to one."""
+"""A real HTTP server on loopback with scripted responses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 
 
 class Request(NamedTuple):
-    """What somebody sent."""
+    """A received request."""
 
     line: str
     headers: dict[str, str]
@@ -17,13 +17,13 @@ class Request(NamedTuple):
 
     @property
     def prompt(self) -> str:
-        """The content of the one message."""
+        """The content of the only message."""
         [message] = self.body["messages"]
         return str(message["content"])
 
 
 class Reply(NamedTuple):
-    """What it is answered. A status of 0: the server hangs up; of -1: it never answers."""
+    """A response. Status 0 closes the connection; -1 never responds."""
 
     status: int
     body: str
@@ -31,12 +31,12 @@ class Reply(NamedTuple):
 
 
 def says(text: str | None) -> Reply:
-    """An answer in the chat format."""
+    """Return an answer in the chat format."""
     return Reply(200, json.dumps({"id": "x", "choices": [{"index": 0, "message": {"content": text}}, {"message": {}}]}))
 
 
 class Chats:
-    """The server. Answers by a function of the request."""
+    """The server; a function maps requests to replies."""
 
     def __init__(self, answer: Callable[[Request], Reply]) -> None:
         self._answer = answer
@@ -58,7 +58,7 @@ class Chats:
         try:
             await self._serve(reader, writer)
         except (ConnectionError, asyncio.IncompleteReadError):
-            pass  # Whoever asked has gone, as one does whose time is over.
+            pass  # The client disconnected, for example after a timeout.
         finally:
             writer.close()
 

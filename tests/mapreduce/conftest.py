@@ -1,4 +1,4 @@
-"""Programs and servers take real time; what only waits takes none."""
+"""Event loops: real time for programs and servers, virtual time for delays."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pytest
 
 from tests.host.virtual import VirtualLoop
 
-_WITH_DELAYS = ("test_mapping.py",)
+_WITH_DELAYS = ("test_mapping.py", "test_mapper.py")
 
 
 def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """asyncio's own loop, as the process of a map has it; virtual time for the delays of a map."""
+    """Return asyncio's own loop, as in the map process; virtual time for the delays of a map."""
     if item.path.name in _WITH_DELAYS:
         return {"virtual": VirtualLoop}
     return {"real": asyncio.new_event_loop}

@@ -1,4 +1,4 @@
-"""Answers: the fields that were asked for, out of whatever surrounds them."""
+"""Parsing answers: the requested fields, without surrounding text."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ READ = {"severity": "high", "category": ["ui", 1]}
         f'{{"severity": NaN, "category": 1}} {GOOD} {{"severity": Infinity, "category": 1}}',
     ],
 )
-def test_the_last_object_with_all_fields_counts(answer: str) -> None:
-    """Fences, thoughts, objects that lack something, and what is no JSON are passed over."""
+def test_the_last_object_with_all_fields_is_used(answer: str) -> None:
+    """Fences, reasoning, incomplete objects and invalid JSON are skipped."""
     assert read_answer(answer, FIELDS) == READ
 
 
@@ -35,8 +35,8 @@ def test_the_last_object_with_all_fields_counts(answer: str) -> None:
     "answer",
     ["", "high, ui", '{"severity": "high"}', '["severity", "category"]', GOOD[:-1], "{" * 100_000, '{"a":' * 100_000],
 )
-def test_an_answer_without_the_fields_is_worth_another_try(answer: str) -> None:
-    """Whoever is asked again may answer better."""
+def test_an_answer_without_the_fields_is_a_transient_failure(answer: str) -> None:
+    """The next answer may be better."""
     with pytest.raises(TaskError) as failed:
         read_answer(answer, FIELDS)
     assert failed.value.failure == "transient"
@@ -44,8 +44,8 @@ def test_an_answer_without_the_fields_is_worth_another_try(answer: str) -> None:
     assert len(str(failed.value)) < 300
 
 
-def test_what_no_store_takes_is_replaced() -> None:
-    """A NUL, a lone surrogate."""
+def test_characters_that_no_store_accepts_are_replaced() -> None:
+    """NUL and lone surrogates."""
     assert read_answer("a\0b\ud800", ()) == "a\ufffdb?"
     assert read_answer('{"a": "x\\u0000y"}', ("a",)) == {"a": "x\ufffdy"}
     with pytest.raises(TaskError):
@@ -53,7 +53,7 @@ def test_what_no_store_takes_is_replaced() -> None:
 
 
 def test_without_fields_the_answer_is_a_text() -> None:
-    """Without the space around it, and not longer than anybody can want."""
+    """Stripped, and bounded."""
     assert read_answer(f"  {GOOD}\n", ()) == GOOD
     with pytest.raises(TaskError, match="characters"):
         read_answer("x" * (LONGEST_ANSWER + 1), ())

@@ -1,4 +1,4 @@
-"""Invokers: real programs, functions, servers and sockets, and what each of them can do wrong."""
+"""Invokers: real programs, functions, servers and sockets, and their failures."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KEY = "sk-hunter2hunter2"
 
 
 async def ask(invoker: Invoker, prompt: str = "why?", directory: Path = Path("/")) -> str:
-    """What this invoker answers."""
+    """Return this invoker's answer."""
     invoke = make_invoke(invoker, directory, MachineClock())
     try:
         return await invoke.ask(prompt)
@@ -34,19 +34,19 @@ async def ask(invoker: Invoker, prompt: str = "why?", directory: Path = Path("/"
 
 
 async def failure_of(invoker: Invoker, prompt: str = "why?", directory: Path = Path("/")) -> TaskError:
-    """How this invoker fails."""
+    """Return this invoker's failure."""
     with pytest.raises(TaskError) as failed:
         await ask(invoker, prompt, directory)
     return failed.value
 
 
 def shell(text: str) -> Invoker:
-    """A program that runs this text."""
+    """An invoker that runs this script."""
     return Invoker(command=("sh", "-c", text))
 
 
-def test_without_an_invoker_it_is_said_how_to_name_one() -> None:
-    """In all the places."""
+def test_a_missing_invoker_is_reported_with_the_ways_to_configure_one() -> None:
+    """File, command line and settings."""
     with pytest.raises(Refused) as refused:
         make_invoke(None, Path("/"), MachineClock())
     assert refused.value.reason == "no_invoker"
@@ -59,7 +59,7 @@ def test_without_an_invoker_it_is_said_how_to_name_one() -> None:
 
 @pytest.mark.processes
 async def test_a_program_gets_the_prompt_and_its_output_is_the_answer() -> None:
-    """However long both are, and whatever is in them."""
+    """Of any length and content."""
     long = "ü$(id) `x` \\ '" * 50_000
     assert await ask(Invoker(command=("cat",)), long) == long
     assert await ask(shell("echo answer; echo noise >&2")) == "answer\n"
@@ -70,36 +70,36 @@ async def test_a_program_gets_the_prompt_and_its_output_is_the_answer() -> None:
 @pytest.mark.parametrize(
     ("text", "message", "failure"),
     [
-        ("echo one >&2; echo two >&2; exit 3", "the invoker sh exited with 3: two", "transient"),
+        ("echo one >&2; echo two >&2; exit 3", "exited with 3: two", "transient"),
         ("kill -SEGV $$", "was killed by signal 11", "transient"),
-        (f"head -c {LONGEST_ANSWER + 1} /dev/zero", "prints more than", "transient"),
+        (f"head -c {LONGEST_ANSWER + 1} /dev/zero", str(LONGEST_ANSWER), "transient"),
     ],
 )
-async def test_how_a_program_failed_is_told(text: str, message: str, failure: str) -> None:
-    """With the last line that it wrote to stderr."""
+async def test_a_failed_program_is_reported_with_its_error(text: str, message: str, failure: str) -> None:
+    """With the last line of its stderr."""
     failed = await failure_of(shell(text))
     assert message in str(failed)
     assert failed.failure == failure
 
 
 @pytest.mark.processes
-async def test_a_program_that_can_not_be_started_is_a_mistake(tmp_path: Path) -> None:
-    """It stays so, for every item: one that is not there, a directory, what is not executable, what is no program."""
+async def test_a_program_that_cannot_be_started_is_refused(tmp_path: Path) -> None:
+    """For all items: not found, a directory, not executable, not a program."""
     plain, garbage = tmp_path / "plain", tmp_path / "garbage"
     plain.write_text("x")
     garbage.write_bytes(b"\0garbage")
     garbage.chmod(0o700)
     for program in ("no-such-program", str(tmp_path), str(plain), str(garbage), f"{plain}/below"):
-        with pytest.raises(Refused, match=f"the invoker {program} can't be started"):
+        with pytest.raises(Refused, match=program):
             await ask(Invoker(command=(program,)))
     for text, why in (("exit 78", "exited with 78"), ("no-such-program", "exited with 127: .*not found")):
-        with pytest.raises(Refused, match=f"the invoker sh {why}"):
+        with pytest.raises(Refused, match=f"sh {why}"):
             await ask(shell(text))
 
 
 @pytest.mark.processes
-async def test_a_program_that_is_not_waited_for_is_killed_with_all_that_it_started(tmp_path: Path) -> None:
-    """Its children hold a lock as long as one of them lives."""
+async def test_a_cancelled_program_is_killed_with_its_descendants(tmp_path: Path) -> None:
+    """They hold the pipe open while one of them lives."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
@@ -110,7 +110,7 @@ async def test_a_program_that_is_not_waited_for_is_killed_with_all_that_it_start
     with pytest.raises(asyncio.CancelledError):
         await asking
     await _readable(reading)
-    assert os.read(reading, 100) == b"", "nobody has the other end any more"
+    assert os.read(reading, 100) == b"", "no process has the other end"
     os.close(reading)
 
 
@@ -164,7 +164,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     ],
 )
 async def test_a_function_answers_sync_or_async(tmp_path: Path, module: str, function: str, answer: str) -> None:
-    """It is found in the directory of the pipeline."""
+    """It is imported from the pipeline's directory."""
     assert await ask(Invoker(python=f"{module}:{function}"), directory=tmp_path) == answer
 
 
@@ -177,10 +177,10 @@ async def test_a_function_answers_sync_or_async(tmp_path: Path, module: str, fun
         ("limited", "slow down", "rate_limited"),
     ],
 )
-async def test_what_a_function_raises_fails_the_invocation(
+async def test_an_exception_of_a_function_fails_the_invocation(
     tmp_path: Path, module: str, function: str, message: str, failure: str
 ) -> None:
-    """One that knows what kind of failure it was says so."""
+    """A TaskError carries its own failure class."""
     failed = await failure_of(Invoker(python=f"{module}:{function}"), directory=tmp_path)
     assert message in str(failed)
     assert failed.failure == failure
@@ -188,14 +188,14 @@ async def test_what_a_function_raises_fails_the_invocation(
 
 
 @pytest.mark.parametrize("path", ["no_such_module:x", "{module}:missing", "{module}:NUMBER"])
-def test_a_function_that_is_not_there_is_a_mistake(tmp_path: Path, module: str, path: str) -> None:
-    """Said before anything is asked."""
+def test_a_missing_function_is_refused(tmp_path: Path, module: str, path: str) -> None:
+    """Before any prompt is sent."""
     with pytest.raises(Refused) as refused:
         load_function(path.format(module=module), tmp_path)
     assert refused.value.reason == "invoker_not_loaded"
 
 
-def test_a_function_is_also_found_where_the_worker_looks(
+def test_a_function_is_also_found_on_the_workers_python_path(
     tmp_path: Path, module: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After the directory of the pipeline."""
@@ -203,8 +203,8 @@ def test_a_function_is_also_found_where_the_worker_looks(
     assert callable(load_function(f"{module}:plain", Path("/")))
 
 
-async def test_sync_functions_run_beside_each_other_and_one_that_hangs_holds_up_nobody() -> None:
-    """Both wait for each other: one after another they would wait forever."""
+async def test_sync_functions_run_in_parallel_and_a_hanging_one_blocks_nothing() -> None:
+    """Both wait for each other: sequentially they would deadlock."""
     both = threading.Barrier(2, timeout=30)
     invoke = Function(lambda prompt: f"{prompt} {both.wait() >= 0}")
     assert list(await asyncio.gather(invoke.ask("a"), invoke.ask("b"))) == ["a True", "b True"]
@@ -227,7 +227,7 @@ async def test_sync_functions_run_beside_each_other_and_one_that_hangs_holds_up_
 
 
 async def test_a_server_is_asked_in_the_chat_format(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With its model, and the key that the worker resolved."""
+    """With its model, and the key resolved by the worker."""
     monkeypatch.setenv(KEY_VARIABLE, KEY)
     async with Chats(lambda request: says(f"heard {request.prompt}")) as chats:
         assert await ask(Invoker(url=chats.url, model="small", key="env:K"), "ü?") == "heard ü?"
@@ -244,25 +244,25 @@ async def test_a_server_is_asked_in_the_chat_format(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("reply", "message", "failure", "wait"),
     [
-        (Reply(429, "slow down", ("Retry-After: 20",)), "answered 429: slow down", "rate_limited", 20),
-        (Reply(429, ""), "answered 429", "rate_limited", None),
-        (Reply(503, "busy", ("Retry-After: Mon, 01 Jan 2024 00:00:00 GMT",)), "answered 503: busy", "transient", 0),
-        (Reply(500, "<html>", ("Retry-After: soon",)), "answered 500", "transient", None),
-        (Reply(408, ""), "answered 408", "transient", None),
+        (Reply(429, "slow down", ("Retry-After: 20",)), "429: slow down", "rate_limited", 20),
+        (Reply(429, ""), "429", "rate_limited", None),
+        (Reply(503, "busy", ("Retry-After: Mon, 01 Jan 2024 00:00:00 GMT",)), "503: busy", "transient", 0),
+        (Reply(500, "<html>", ("Retry-After: soon",)), "500", "transient", None),
+        (Reply(408, ""), "408", "transient", None),
         (Reply(400, '{"error": "no such model"}'), "no such model", "permanent", None),
         (Reply(403, f"not with {KEY}"), "not with ••••", "permanent", None),
-        (Reply(302, "", ("Location: http://127.0.0.1:1/",)), "answered 302", "permanent", None),
-        (Reply(200, "hello"), "something else than the chat format: hello", "transient", None),
-        (Reply(200, '{"choices": []}'), "something else than the chat format", "transient", None),
-        (Reply(200, "\xff" * 10), "something else than the chat format", "transient", None),
-        (Reply(200, "x" * (2 * LONGEST_ANSWER + 1)), "answers more than", "transient", None),
-        (Reply(0, ""), "can't be reached", "transient", None),
+        (Reply(302, "", ("Location: http://127.0.0.1:1/",)), "302", "permanent", None),
+        (Reply(200, "hello"), "hello", "transient", None),
+        (Reply(200, '{"choices": []}'), '{"choices": []}', "transient", None),
+        (Reply(200, "\xff" * 10), "\xff", "transient", None),
+        (Reply(200, "x" * (2 * LONGEST_ANSWER + 1)), str(2 * LONGEST_ANSWER), "transient", None),
+        (Reply(0, ""), "http://127.0.0.1", "transient", None),
     ],
 )
-async def test_what_a_server_says_decides_whether_it_is_asked_again(
+async def test_the_response_of_a_server_decides_whether_it_is_retried(
     monkeypatch: pytest.MonkeyPatch, reply: Reply, message: str, failure: str, wait: float | None
 ) -> None:
-    """And the key is never told."""
+    """The key is never in the message."""
     monkeypatch.setenv(KEY_VARIABLE, KEY)
     async with Chats(lambda request: reply) as chats:
         failed = await failure_of(Invoker(url=chats.url))
@@ -273,15 +273,15 @@ async def test_what_a_server_says_decides_whether_it_is_asked_again(
 
 
 @pytest.mark.parametrize("status", [401, 404, 405])
-async def test_a_wrong_key_or_address_is_wrong_for_every_prompt(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
-    """A hundred thousand questions would be refused alike."""
+async def test_a_wrong_key_or_address_is_refused_for_every_prompt(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
+    """It would fail for all items."""
     monkeypatch.setenv(KEY_VARIABLE, KEY)
     async with Chats(lambda request: Reply(status, f"wrong: {KEY}")) as chats:
-        with pytest.raises(Refused, match=f"answered {status}: wrong: ••••"):
+        with pytest.raises(Refused, match=f"{status}: wrong: ••••"):
             await ask(Invoker(url=chats.url))
 
 
-async def test_a_server_that_is_not_there_may_come_back() -> None:
+async def test_an_unreachable_server_is_a_transient_failure() -> None:
     """A port that was free a moment ago."""
     async with Chats(lambda request: says("x")) as chats:
         pass
@@ -289,13 +289,13 @@ async def test_a_server_that_is_not_there_may_come_back() -> None:
 
 
 async def test_an_answer_without_content_is_empty() -> None:
-    """As one is that calls a tool."""
+    """As a tool call is."""
     async with Chats(lambda request: says(None)) as chats:
         assert await ask(Invoker(url=chats.url)) == ""
 
 
-async def test_a_server_is_asked_for_many_at_once() -> None:
-    """Each answer goes to who asked."""
+async def test_a_server_gets_many_prompts_concurrently() -> None:
+    """Each caller gets its own answer."""
 
     def answer(request: Request) -> Reply:
         return says(request.prompt[::-1])
@@ -311,7 +311,7 @@ async def test_a_server_is_asked_for_many_at_once() -> None:
 
 
 async def test_a_function_of_another_process_answers_through_a_socket(tmp_path: Path) -> None:
-    """However long its path is, and whatever is in the prompt."""
+    """With a long path, and any prompt."""
     directory = tmp_path / ("long" * 25)
     directory.mkdir()
 
@@ -335,8 +335,8 @@ async def test_a_function_of_another_process_answers_through_a_socket(tmp_path: 
 
 
 @pytest.mark.parametrize("line", [b"", b"\n", b"{}\n", b'{"error": "x", "failure": "odd"}\n', b"hello\n"])
-async def test_a_socket_that_speaks_otherwise_may_be_asked_again(tmp_path: Path, line: bytes) -> None:
-    """It is restarted, perhaps."""
+async def test_an_invalid_response_of_a_socket_is_transient(tmp_path: Path, line: bytes) -> None:
+    """The other process may be restarting."""
 
     async def meet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         assert json.loads(await reader.readline()) == {"prompt": "why?"}
@@ -349,8 +349,8 @@ async def test_a_socket_that_speaks_otherwise_may_be_asked_again(tmp_path: Path,
         assert (await failure_of(Invoker(socket=str(path)))).failure == "transient"
 
 
-async def test_the_socket_bears_whoever_speaks_otherwise(tmp_path: Path) -> None:
-    """And goes on to answer the others."""
+async def test_the_socket_survives_invalid_requests(tmp_path: Path) -> None:
+    """Other clients still get answers."""
     answers = AnswerSocket(tmp_path / "s", lambda prompt: "yes")
     await answers.open()
     for line in (b"hello\n", b"", b"{}\n"):

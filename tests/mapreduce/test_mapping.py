@@ -1,4 +1,4 @@
-"""A map on virtual time: how many at once, how often, what is kept, and what becomes of those that fail."""
+"""The mapper on virtual time: concurrency, retries, progress, failures, resumption."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.host.virtual import VirtualClock
 
 
 class Oracle:
-    """Answers after a second, as a function says; counts who is asked at once, and when."""
+    """A fake invoker that answers after a second; counts concurrency and calls."""
 
     def __init__(self, answer: Callable[[str, int], str] = lambda prompt, attempt: prompt) -> None:
         self._answer = answer
@@ -34,7 +34,7 @@ class Oracle:
         self.asked_at: list[float] = []
 
     async def ask(self, prompt: str) -> str:
-        """The answer to the prompt's first, second, .. attempt."""
+        """Answer the first, second, .. attempt of a prompt."""
         self.asked[prompt] += 1
         self.asked_at.append(round(asyncio.get_running_loop().time(), 1))
         self._now += 1
@@ -50,7 +50,7 @@ class Oracle:
 
 
 class World:
-    """What a map needs, and what it said."""
+    """Harness of a map, with its log and progress."""
 
     def __init__(self, place: Path | None = None) -> None:
         self.place = place
@@ -59,7 +59,7 @@ class World:
         self.moved: list[tuple[int, int]] = []
 
     async def map(self, oracle: Oracle, count: int, *, task: str = "task_1", **step: object) -> Mapped:
-        """Map so many items with fields `n`; the journal stays."""
+        """Map `count` items with a field `n`; the answer log is kept."""
         given = msgspec.json.decode(
             msgspec.json.encode({"items": [{"n": number} for number in range(count)]}), type=Input
         )
@@ -78,7 +78,7 @@ class World:
 
 
 def fails(*numbers: int, failure: str = "transient", until: int = 99) -> Callable[[str, int], str]:
-    """An answer that fails for these items, until their so-manieth attempt."""
+    """Return an answer function that fails for these items, before attempt `until`."""
 
     def answer(prompt: str, attempt: int) -> str:
         if attempt < until and int(prompt.removeprefix("item ")) in numbers:
@@ -88,8 +88,8 @@ def fails(*numbers: int, failure: str = "transient", until: int = 99) -> Callabl
     return answer
 
 
-async def test_items_are_asked_for_beside_each_other_and_rows_keep_their_order() -> None:
-    """Never more at once than is said."""
+async def test_items_are_processed_concurrently_and_rows_keep_their_order() -> None:
+    """Never above the configured concurrency."""
     oracle, world = Oracle(), World()
     mapped = await world.map(oracle, 10, concurrency=3)
     assert oracle.most == 3
@@ -97,18 +97,18 @@ async def test_items_are_asked_for_beside_each_other_and_rows_keep_their_order()
     assert world.moved == [(done, 10) for done in range(11)]
 
 
-async def test_an_item_is_asked_for_again_after_a_delay_that_doubles() -> None:
+async def test_an_item_is_retried_with_exponential_backoff() -> None:
     """Only that one."""
     oracle, world = Oracle(fails(0, until=4)), World()
     mapped = await world.map(oracle, 1, attempts=4, retry_delay_seconds=2)
     assert [row["answer"] for row in mapped.rows] == ["item 0"]
-    assert oracle.asked_at == [0, 3, 8, 17], "a second for each answer, and 2, 4 and 8 between them"
-    parts = ("item 0", "1 of 4", "2 s", "no luck with item 0")
+    assert oracle.asked_at == [0, 3, 8, 17], "one second per answer, and delays of 2, 4 and 8"
+    parts = ("item 0", "1 of 4", "2s", "no luck with item 0")
     assert any(all(part in said for part in parts) for said in world.said)
 
 
-async def test_who_says_when_to_come_back_is_believed() -> None:
-    """Unless that is longer than it is worth waiting here."""
+async def test_retry_after_is_respected() -> None:
+    """Unless the wait is too long for a map."""
 
     def answer(prompt: str, attempt: int) -> str:
         if attempt == 1:
@@ -122,8 +122,8 @@ async def test_who_says_when_to_come_back_is_believed() -> None:
     assert (failed.index, failed.failure, failed.retry_after_seconds) == (1, "rate_limited", 7_200)
 
 
-async def test_an_answer_that_never_comes_is_given_up() -> None:
-    """Each attempt has its own time."""
+async def test_an_answer_that_never_comes_times_out() -> None:
+    """Each attempt has its own timeout."""
 
     class Silent(Oracle):
         async def ask(self, prompt: str) -> str:
@@ -138,15 +138,15 @@ async def test_an_answer_that_never_comes_is_given_up() -> None:
     assert "5 s" in failed.error
 
 
-async def test_an_answer_without_the_fields_is_asked_for_again() -> None:
-    """The second one is good."""
+async def test_an_answer_without_the_fields_is_retried() -> None:
+    """The second answer has them."""
     oracle = Oracle(lambda prompt, attempt: "hm" if attempt == 1 else '{"a": 1, "b": 2}')
     mapped = await World().map(oracle, 1, output=["a"])
     assert mapped.rows == [{"n": 0, "a": 1}]
 
 
-async def test_all_items_are_finished_though_some_fail() -> None:
-    """What stays wrong is not tried again."""
+async def test_all_items_are_processed_even_if_some_fail() -> None:
+    """Permanent failures are not retried."""
     oracle, world = Oracle(fails(1, 3, failure="permanent")), World()
     mapped = await world.map(oracle, 6, concurrency=2)
     assert [row["n"] for row in mapped.rows] == [0, 2, 4, 5]
@@ -155,8 +155,8 @@ async def test_all_items_are_finished_though_some_fail() -> None:
     assert world.moved[-1] == (6, 6)
 
 
-async def test_an_invoker_that_is_gone_is_not_asked_for_all_the_rest() -> None:
-    """When so many have failed in a row; one answer between them, and it goes on."""
+async def test_a_map_is_abandoned_after_many_consecutive_failures() -> None:
+    """A success in between resets the count."""
     gone = Oracle(fails(*range(10, 1_000)))
     mapped = await World().map(gone, 1_000, concurrency=1, attempts=1)
     assert mapped.was_given_up
@@ -164,26 +164,26 @@ async def test_an_invoker_that_is_gone_is_not_asked_for_all_the_rest() -> None:
 
     bad = Oracle(fails(*(number for number in range(200) if number % MOST_IN_A_ROW)))
     assert len((await World().map(bad, 200, concurrency=1, attempts=1)).failures) == 196
-    assert len((await World().map(Oracle(), 200, prompt="{{missing}}")).failures) == 200, "nobody was asked"
+    assert len((await World().map(Oracle(), 200, prompt="{{missing}}")).failures) == 200, "the invoker was not called"
 
 
-async def test_no_items_are_no_trouble() -> None:
+async def test_an_empty_input_succeeds() -> None:
     """A file may be empty one day."""
     world = World()
     mapped = await world.map(Oracle(), 0)
     assert (mapped.rows, mapped.failures, world.moved) == ([], [], [(0, 0)])
 
 
-async def test_a_prompt_that_does_not_fit_an_item_fails_that_item() -> None:
-    """It is never asked."""
+async def test_a_prompt_that_cannot_be_rendered_fails_its_item() -> None:
+    """The invoker is not called."""
     oracle = Oracle()
     mapped = await World().map(oracle, 2, prompt="{{ 10 // n }}")
     assert [failure.index for failure in mapped.failures] == [0]
     assert len(mapped.rows) == 1
 
 
-async def test_a_mistake_ends_all_of_it() -> None:
-    """A program that is not there is not there for any item."""
+async def test_a_refused_invoker_ends_the_map() -> None:
+    """A missing program is missing for every item."""
 
     def answer(prompt: str, attempt: int) -> str:
         raise Refused("no", reason="no_program")
@@ -193,8 +193,8 @@ async def test_a_mistake_ends_all_of_it() -> None:
     assert refused.value.reason == "no_program"
 
 
-async def test_another_attempt_asks_only_for_what_is_missing(tmp_path: Path) -> None:
-    """Whoever was answered before is not asked again, unless the prompt is another."""
+async def test_the_next_attempt_asks_only_for_missing_answers(tmp_path: Path) -> None:
+    """Unless the prompt has changed."""
     world, first = World(tmp_path), Oracle(fails(2, failure="permanent"))
     await world.map(first, 4, output=[])
     second = Oracle()
@@ -208,8 +208,8 @@ async def test_another_attempt_asks_only_for_what_is_missing(tmp_path: Path) -> 
     assert sum(other.asked.values()) == sum(changed.asked.values()) == 2
 
 
-async def test_a_line_that_is_not_whole_counts_for_nothing(tmp_path: Path) -> None:
-    """The process was killed while it wrote; what it wrote before and what comes after counts."""
+async def test_incomplete_log_lines_are_ignored(tmp_path: Path) -> None:
+    """The process was killed while writing; complete lines before and after are used."""
     world = World(tmp_path)
     await world.map(Oracle(), 2)
     path = tmp_path / ".unfinished-task_1.jsonl"
@@ -224,8 +224,8 @@ async def test_a_line_that_is_not_whole_counts_for_nothing(tmp_path: Path) -> No
     assert not once_more.asked
 
 
-async def test_answers_that_can_not_be_kept_are_still_answers(tmp_path: Path) -> None:
-    """A file that may not grow costs only what another attempt would have saved."""
+async def test_answers_that_cannot_be_saved_are_still_used(tmp_path: Path) -> None:
+    """A file that can't grow only costs the next attempt."""
     world, limits = World(tmp_path), resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
     try:
@@ -237,16 +237,16 @@ async def test_answers_that_can_not_be_kept_are_still_answers(tmp_path: Path) ->
     assert os.strerror(errno.EFBIG) in said
 
 
-async def test_a_journal_that_is_a_link_is_not_written_through(tmp_path: Path) -> None:
-    """It would lead anywhere."""
+async def test_an_answer_log_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    """It could point anywhere."""
     (tmp_path / ".unfinished-task_1.jsonl").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OSError, match="symbolic"):
         await World(tmp_path).map(Oracle(), 1)
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_what_runs_have_left_long_ago_is_removed(tmp_path: Path) -> None:
-    """Not what is younger, and nothing else."""
+def test_expired_answer_logs_are_removed(tmp_path: Path) -> None:
+    """Younger logs and other files are kept."""
     clock = MachineClock()
     now = clock.wall().timestamp()
     old, new, other = (tmp_path / name for name in (".unfinished-a.jsonl", ".unfinished-b.jsonl", "result.json"))

@@ -1,4 +1,4 @@
-"""Prompts: what is in the data stays data."""
+"""Prompts: data is never parsed as a template."""
 
 from __future__ import annotations
 
@@ -33,39 +33,39 @@ VALUES: dict[str, JsonValue] = {**ITEM, "item": ITEM, "index": 7, "params": {"da
     ],
 )
 def test_a_prompt_is_rendered_in_one_pass(template: str, text: str) -> None:
-    """A value with the syntax of a template in it is put in as it is."""
+    """Template syntax in a value is inserted as text."""
     assert Prompt(template, ()).render(VALUES) == text
 
 
 @pytest.mark.parametrize(
     ("template", "why"),
     [
-        ("{{titles}}", "there is no titles, did you mean title?"),
-        ("{{xyz}}", "there is no xyz; there is only index, item, n, params, tags, title"),
-        ("{{ titel|upper }}", "in {{ titel|upper }}: it uses something that is not there"),
-        ("{{ item.titel }}", "`titel` that is not there"),
+        ("{{titles}}", "titles, did you mean title?"),
+        ("{{xyz}}", "index, item, n, params, tags, title"),
+        ("{{ titel|upper }}", "in {{ titel|upper }}: "),
+        ("{{ item.titel }}", "titel"),
         ("{{ n.x.y }}", "prompt: in {{ n.x.y }}"),
         ("{{ title + 1 }}", "prompt: in"),
     ],
 )
-def test_a_value_that_does_not_fit_fails_the_item_for_good(template: str, why: str) -> None:
-    """Another try would see the same value."""
+def test_a_value_that_does_not_fit_is_a_permanent_failure(template: str, why: str) -> None:
+    """A retry would see the same value."""
     with pytest.raises(TaskError) as failed:
         Prompt(template, ()).render(VALUES)
     assert why in str(failed.value)
     assert failed.value.failure == "permanent"
 
 
-def test_a_name_alone_is_its_whole_value_up_to_a_limit() -> None:
-    """An article is longer than what an expression may look at."""
+def test_a_bare_name_inserts_its_whole_value_up_to_a_limit() -> None:
+    """Beyond the size limit of expressions."""
     assert Prompt("{{text}}", ()).render({"text": "x" * 200_000}) == "x" * 200_000
     with pytest.raises(TaskError, match=str(LONGEST_PROMPT)) as failed:
         Prompt("{{text}}{{text}}", ()).render({"text": "x" * (LONGEST_PROMPT // 2 + 1)})
     assert failed.value.failure == "permanent"
 
 
-def test_the_form_of_the_answer_follows_the_prompt_and_can_be_read_back() -> None:
-    """So a program that echoes the prompt gives the placeholders, whatever is in the data."""
+def test_the_answer_format_follows_the_prompt_and_can_be_parsed() -> None:
+    """An invoker that echoes the prompt returns the placeholders."""
     data = 'a { brace, {"severity": "high"} and {"severity": 1, "category": 2}'
     echoed = Prompt("Sort {{text}}", ("severity", "category")).render({"text": data})
     assert echoed.startswith(f"Sort {data}\n\n")

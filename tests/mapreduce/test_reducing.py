@@ -1,4 +1,4 @@
-"""What rows become, and the file that has it."""
+"""Reducing rows to a result, and the result file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FAILED = [ItemFailure(index=1, error="no luck", failure="permanent")]
 
 
 async def reduced(rows: list[Row], *, fields: tuple[str, ...] = ("severity",), **step: object) -> JsonValue:
-    """What the rows become; a question is answered with itself."""
+    """Reduce rows; the invoker echoes its prompt."""
 
     async def echo(prompt: str) -> str:
         return prompt
@@ -40,14 +40,14 @@ async def reduced(rows: list[Row], *, fields: tuple[str, ...] = ("severity",), *
     return await reduce_rows(mapped, msgspec.convert(step, ReduceStep), fields, asker=asker, params={"day": "monday"})
 
 
-async def test_json_has_the_rows_and_how_many_there_are() -> None:
-    """And how many there are not."""
+async def test_json_has_the_rows_and_counts() -> None:
+    """Failures included."""
     assert await reduced(ROWS, type="json") == {"results": ROWS, "count": 2, "failed": 1}
     assert await reduced([], type="json") == {"results": [], "count": 0, "failed": 1}
 
 
 async def test_a_list_has_the_answers_alone() -> None:
-    """As values if there is one field, or none; else as objects."""
+    """Values if there is one field or none, else objects."""
     assert await reduced(ROWS, type="list") == ["high", None]
     assert await reduced([{"n": 1, "answer": "yes"}], type="list", fields=()) == ["yes"]
     two = await reduced(ROWS, type="list", fields=("severity", "title"))
@@ -55,7 +55,7 @@ async def test_a_list_has_the_answers_alone() -> None:
 
 
 async def test_a_csv_can_be_read_again() -> None:
-    """With all columns that any row has."""
+    """With the union of all columns."""
     text = await reduced(ROWS, type="csv")
     assert isinstance(text, str)
     assert list(csv.DictReader(io.StringIO(text))) == [
@@ -66,7 +66,7 @@ async def test_a_csv_can_be_read_again() -> None:
 
 
 def test_a_table_is_aligned() -> None:
-    """Each row on one line; wide letters take two columns, and what is too wide is cut off."""
+    """One line per row; wide characters take two columns, wide cells are truncated."""
     rows: list[Row] = [*ROWS, {"title": "x" * 100, "severity": 3.5}]
     assert table(rows).splitlines() == [
         f"{'title':60}  severity  tags     extra",
@@ -78,23 +78,23 @@ def test_a_table_is_aligned() -> None:
     assert table([]) == ""
 
 
-async def test_a_question_sees_the_rows_and_what_is_in_them_stays_data() -> None:
-    """As a text, or as fields."""
+async def test_a_reduce_prompt_gets_the_rows_as_data() -> None:
+    """The answer is text, or fields."""
     prompt = "{{count}} of {{ params.day }}, {{failed}} failed: {{results}} {{ results|length }}"
     text = await reduced(ROWS, type="prompt", prompt=prompt)
     assert text == f"2 of monday, 1 failed: {msgspec.json.encode(ROWS).decode()} 2"
     assert await reduced(ROWS, type="prompt", prompt="Sum up", output=["summary"]) == {"summary": "<summary>"}
 
 
-async def test_rows_that_make_too_long_a_question_are_refused() -> None:
-    """For good."""
+async def test_a_reduce_prompt_that_is_too_long_is_refused() -> None:
+    """Permanently."""
     with pytest.raises(TaskError, match=str(LONGEST_PROMPT)) as failed:
         await reduced([{"text": "x" * 5_000_000}], type="prompt", prompt="{{results}}")
     assert failed.value.failure == "permanent"
 
 
 def a_result(result: object) -> ResultFile:
-    """A result of a run that began then."""
+    """A result of a run with fixed times."""
     started_at = datetime(2026, 1, 26, 14, 0, 0, 123_000, tzinfo=UTC)
     completed_at = datetime(2026, 1, 26, 14, 2, 35, tzinfo=UTC)
     return ResultFile(
@@ -103,8 +103,8 @@ def a_result(result: object) -> ResultFile:
     )  # fmt: skip
 
 
-def test_a_result_is_written_whole_under_a_name_of_its_own(tmp_path: Path) -> None:
-    """Two that began in the same second do not meet."""
+def test_each_result_is_written_to_a_new_file(tmp_path: Path) -> None:
+    """Results of the same second get distinct names."""
     assert [write_result(tmp_path, a_result(number)) for number in range(3)] == [
         "2026-01-26T14-00-00.json",
         "2026-01-26T14-00-00-2.json",
@@ -124,7 +124,7 @@ def test_a_result_is_written_whole_under_a_name_of_its_own(tmp_path: Path) -> No
 
 
 def test_a_large_result_is_only_in_its_file() -> None:
-    """An output is handed to other tasks, and has its limits."""
+    """Outputs are passed to other tasks and are limited."""
     small = output_of("x", items=2, failed=1, file="f.json", largest_bytes=3)
     assert small == {"items_processed": 2, "items_failed": 1, "result_file": "f.json", "result": "x"}
     assert "result" not in output_of("xx", items=2, failed=1, file=None, largest_bytes=3)

@@ -125,7 +125,7 @@ def _forget_when_sent() -> AbstractContextManager[None]:
             steps.append(step)
             if isinstance(step, Say):
                 attempt = step.message.attempt  # type: ignore[union-attr]
-                self._held.pop(attempt, None)
+                self._attempts.pop(attempt, None)
                 steps.append(Keep(Record(Mark.FORGOTTEN, attempt)))
         return steps
 

@@ -1,1 +1,1 @@
-"""Workers: what they decide, what they keep, and how they run things."""
+"""Tests of workers: state machine, spool, logs, isolation and executors."""

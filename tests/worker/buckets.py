@@ -1,4 +1,4 @@
-"""A server that speaks S3's protocol, on this machine, for tests."""
+"""A local S3 server for tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from moto.server import ThreadedMotoServer
 
 @contextmanager
 def running_buckets(name: str) -> Iterator[dict[str, str]]:
-    """Such a server, with one bucket; the variables that lead a program to it."""
+    """Run the server with one bucket; yield the client's variables."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     try:

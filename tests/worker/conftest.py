@@ -1,4 +1,4 @@
-"""Tests of workers run on virtual time: a minute of beats takes no time."""
+"""Worker tests run on virtual time: a minute of heartbeats takes no time."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ from tests.host.virtual import VirtualLoop
 def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Every coroutine of this package runs on a loop of virtual time."""
+    """Run all coroutines of this package on virtual time."""
     return {"virtual": VirtualLoop}

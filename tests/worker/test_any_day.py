@@ -1,10 +1,10 @@
-"""Any day of a worker's life, against a model: whatever the server says and whenever it crashes, the promises hold.
+"""Model-based test of a worker's state machine: the promises hold for any messages and crashes.
 
-1. No attempt begins twice, also across restarts of the agent and of the guard (I-17).
-2. What was promised is on disk before it is said (I-50): a receipt, a start, a result, a return.
-3. A result is forgotten on its answer only, and none is sent without credit.
-4. Nothing is returned that has begun, unless its result was answered long ago and it is forgotten.
-5. Nothing begins in silence once the guard has answered, and nothing new after the worker was told to leave.
+1. No attempt starts twice, also across restarts of agent and supervisor (I-17).
+2. Promises are on disk before they are sent (I-50): receipts, starts, results, returns.
+3. A result is forgotten only on its answer, and none is sent without credit.
+4. No started attempt is returned, unless its result was answered long ago and it is forgotten.
+5. Nothing starts during silence once the supervisor has answered, and nothing new after `leave`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tests.worker.words import assign, hello
 
 
 class Guard:
-    """Runs members of a lease one after another, and knows what has begun."""
+    """A fake supervisor: runs the attempts of a lease one after another, and knows what has started."""
 
     def __init__(self) -> None:
         self.waiting: dict[str, str] = {}
@@ -43,8 +43,8 @@ class Guard:
         self.ended: dict[str, Result] = {}
         self.asked: set[str] = set()
 
-    def next_ones(self) -> list[str]:
-        """What may begin: the first of each lease that runs nothing."""
+    def startable(self) -> list[str]:
+        """Return the attempts that may start: the first of each idle lease."""
         busy = set(self.running.values())
         first = {lease: attempt for attempt, lease in reversed(self.waiting.items())}
         return sorted(attempt for lease, attempt in first.items() if lease not in busy)
@@ -54,28 +54,28 @@ class Guard:
         return Holding(tuple(self.waiting), tuple(self.running), ended)
 
 
-class Day(RuleBasedStateMachine):
-    """A worker with a disk, a guard, and a server that says what it likes."""
+class WorkerModel(RuleBasedStateMachine):
+    """A worker with a disk, a supervisor, and an arbitrary server."""
 
     def __init__(self) -> None:
         super().__init__()
         self.duties = Duties()
         self.guard = Guard()
         self.disk: list[Record] = []
-        self.begun: set[str] = set()
+        self.started_attempts: set[str] = set()
         self.lease_of: dict[str, str] = {}
-        self.heard_of: set[str] = set()
+        self.known_assignments: set[str] = set()
         self.results: dict[str, Result] = {}
         self.answered: set[str] = set()
         self.returned: set[str] = set()
         self.credit = 0
         self.open = False
-        self.quiet = False
+        self.silent = False
         self.sessions = 0
         self.attempts = 0
 
     def do(self, steps: list[Step]) -> None:
-        """Carry steps out in their order, as an agent does."""
+        """Execute instructions in order, as an agent does."""
         for step in steps:
             match step:
                 case Keep():
@@ -91,37 +91,37 @@ class Day(RuleBasedStateMachine):
                     if self.guard.running.pop(step.attempt, None) is not None or step.attempt in self.duties.holds():
                         self.guard.ended[step.attempt] = Result(step.attempt, Outcome.STOPPED)
                 case Say():
-                    self.hear(step.message)
+                    self.check(step.message)
 
     def launch(self, attempt: str, lease: str) -> None:
-        assert attempt not in self.begun, f"{attempt} is started twice"
-        assert attempt not in self.guard.waiting, f"{attempt} is handed over twice"
-        assert attempt not in self.returned, f"{attempt} was given back"
+        assert attempt not in self.started_attempts, f"{attempt} is started twice"
+        assert attempt not in self.guard.waiting, f"{attempt} is launched twice"
+        assert attempt not in self.returned, f"{attempt} was returned"
         assert self.on_disk(Mark.RECEIVED, attempt)
         assert lease == self.lease_of[attempt]
-        assert not self.quiet, f"{attempt} is started in silence"
-        assert not self.duties.leaving, f"{attempt} is started by a worker that leaves"
+        assert not self.silent, f"{attempt} is started in silence"
+        assert not self.duties.leaving, f"{attempt} is started while draining"
         self.guard.waiting[attempt] = lease
 
-    def hear(self, message: FromWorker) -> None:
-        """What a server checks of each word."""
-        assert self.open, "it speaks without a session"
+    def check(self, message: FromWorker) -> None:
+        """Check a message as a server does."""
+        assert self.open, "message without a session"
         match message:
             case Received():
                 assert all(self.on_disk(Mark.RECEIVED, one) for one in message.attempts)
             case Started():
-                assert message.attempt in self.begun
+                assert message.attempt in self.started_attempts
                 assert self.on_disk(Mark.STARTED, message.attempt)
             case Checkpoint():
                 assert self.on_disk(Mark.SAVED, message.attempt)
             case Result():
                 assert self.on_disk(Mark.ENDED, message.attempt)
-                assert self.credit > 0, "it has no credit"
+                assert self.credit > 0, "result without credit"
                 assert message == self.results[message.attempt]
                 self.credit -= 1
             case Returned():
                 for attempt in message.attempts:
-                    assert attempt not in self.begun or attempt in self.answered
+                    assert attempt not in self.started_attempts or attempt in self.answered
                     self.returned.add(attempt)
             case _:
                 pass
@@ -132,22 +132,22 @@ class Day(RuleBasedStateMachine):
     def known(self) -> list[str]:
         return sorted(self.lease_of)
 
-    # what the guard does
+    # events of the supervisor
 
     @rule(pick=st.data(), seen=st.booleans())
-    @precondition(lambda self: self.guard.next_ones())
-    def one_begins(self, pick: st.DataObject, seen: bool) -> None:
-        """`seen`: the agent hears of it."""
-        attempt = pick.draw(st.sampled_from(self.guard.next_ones()))
-        assert attempt not in self.begun, f"{attempt} begins twice"
-        self.begun.add(attempt)
+    @precondition(lambda self: self.guard.startable())
+    def an_attempt_starts(self, pick: st.DataObject, seen: bool) -> None:
+        """`seen`: the agent is notified."""
+        attempt = pick.draw(st.sampled_from(self.guard.startable()))
+        assert attempt not in self.started_attempts, f"{attempt} starts twice"
+        self.started_attempts.add(attempt)
         self.guard.running[attempt] = self.guard.waiting.pop(attempt)
         if seen:
             self.do(self.duties.started(attempt, 7, 1.0))
 
     @rule(pick=st.data(), outcome=st.sampled_from([Outcome.SUCCEEDED, Outcome.FAILED]), saved=st.booleans())
     @precondition(lambda self: self.guard.running)
-    def one_ends(self, pick: st.DataObject, outcome: Outcome, saved: bool) -> None:
+    def an_attempt_ends(self, pick: st.DataObject, outcome: Outcome, saved: bool) -> None:
         attempt = pick.draw(st.sampled_from(sorted(self.guard.running)))
         if saved:
             self.do(self.duties.saved(attempt, "1"))
@@ -156,14 +156,14 @@ class Day(RuleBasedStateMachine):
 
     @rule()
     @precondition(lambda self: self.guard.ended)
-    def ends_are_taken(self) -> None:
+    def results_are_acknowledged(self) -> None:
         for attempt, one in list(self.guard.ended.items()):
             self.do(self.duties.ended(attempt, one.outcome, one.output, one.error))
         self.guard.ended.clear()
 
     @rule()
     @precondition(lambda self: self.guard.asked)
-    def the_guard_gives_back(self) -> None:
+    def the_supervisor_withdraws(self) -> None:
         given = [attempt for attempt in self.guard.waiting if attempt in self.guard.asked]
         for attempt in given:
             del self.guard.waiting[attempt]
@@ -171,56 +171,56 @@ class Day(RuleBasedStateMachine):
         self.do(self.duties.unbegun(given))
 
     @rule()
-    def the_guard_dies(self) -> None:
-        """All that ran under it is killed; what it had ended and written is still there."""
+    def the_supervisor_dies(self) -> None:
+        """Its processes are killed; its written results remain."""
         ended = self.guard.ended
         self.guard = Guard()
         self.guard.ended = ended
-        self.do(self.duties.adopt(self.guard.holding(), "the guard died"))
+        self.do(self.duties.adopt(self.guard.holding(), "the supervisor died"))
 
-    # what the server does
+    # events of the server
 
     @rule(many=st.integers(1, 3), again=st.booleans())
     @precondition(lambda self: self.open)
-    def work_comes(self, many: int, again: bool) -> None:
+    def work_is_assigned(self, many: int, again: bool) -> None:
         names = [f"a{self.attempts + n:03}" for n in range(many)]
         self.attempts += many
         lease = f"lease{self.attempts}"
         self.lease_of.update((name, lease) for name in names)
-        self.heard_of.update(names)
-        self.quiet = False
+        self.known_assignments.update(names)
+        self.silent = False
         self.do(self.duties.take(assign(lease, *names)))
         if again:
             self.do(self.duties.take(assign(lease, *names)))
 
     @rule(pick=st.data())
-    @precondition(lambda self: self.open and self.heard_of)
-    def old_work_comes_again(self, pick: st.DataObject) -> None:
-        """What this agent has heard of: nobody repeats to an agent what another one was told."""
-        attempt = pick.draw(st.sampled_from(sorted(self.heard_of)))
-        self.quiet = False
+    @precondition(lambda self: self.open and self.known_assignments)
+    def an_assignment_is_repeated(self, pick: st.DataObject) -> None:
+        """Only assignments that this agent has received are repeated to it."""
+        attempt = pick.draw(st.sampled_from(sorted(self.known_assignments)))
+        self.silent = False
         self.do(self.duties.take(assign(self.lease_of[attempt], attempt)))
 
     @rule(pick=st.data())
     @precondition(lambda self: self.open and self.lease_of)
-    def somebody_recalls(self, pick: st.DataObject) -> None:
+    def attempts_are_recalled(self, pick: st.DataObject) -> None:
         attempts = pick.draw(st.lists(st.sampled_from(self.known()), max_size=4, unique=True))
-        self.quiet = False
+        self.silent = False
         self.do(self.duties.take(Recall(tuple(attempts))))
 
     @rule(pick=st.data())
     @precondition(lambda self: self.open and self.lease_of)
-    def somebody_stops(self, pick: st.DataObject) -> None:
-        self.quiet = False
+    def an_attempt_is_stopped(self, pick: st.DataObject) -> None:
+        self.silent = False
         self.do(self.duties.take(Stop(pick.draw(st.sampled_from(self.known())), "stop", 30.0)))
 
     @rule(pick=st.data(), verdict=st.sampled_from(list(Verdict)), again=st.booleans())
     @precondition(lambda self: self.open and self.lease_of)
-    def an_answer_comes(self, pick: st.DataObject, verdict: Verdict, again: bool) -> None:
-        """`again`: and then its assignment, which was repeated on the way."""
+    def a_result_is_answered(self, pick: st.DataObject, verdict: Verdict, again: bool) -> None:
+        """`again`: followed by a repeated assignment."""
         attempt = pick.draw(st.sampled_from(sorted(self.results) or self.known()))
         held = attempt in self.duties.holds()
-        self.quiet = False
+        self.silent = False
         self.do(self.duties.take(Answer(attempt, verdict)))
         if held and attempt not in self.duties.holds():
             assert attempt in self.results
@@ -230,19 +230,19 @@ class Day(RuleBasedStateMachine):
 
     @rule(results=st.integers(1, 3))
     @precondition(lambda self: self.open)
-    def credit_comes(self, results: int) -> None:
+    def credit_is_granted(self, results: int) -> None:
         self.credit += results
-        self.quiet = False
+        self.silent = False
         self.do(self.duties.take(Credit(results)))
 
     @rule()
-    def it_connects(self) -> None:
+    def the_worker_connects(self) -> None:
         self.sessions += 1
         session = f"s{self.sessions}"
         holds = set(self.duties.register(hello(session)).holds)
         assert {*self.guard.running, *self.guard.waiting} <= holds
         assert {one for one in self.results if one not in self.answered} <= holds
-        self.open, self.credit, self.quiet = True, 0, False
+        self.open, self.credit, self.silent = True, 0, False
         self.do(self.duties.take(Welcome(session)))
 
     @rule()
@@ -251,50 +251,50 @@ class Day(RuleBasedStateMachine):
         self.duties.lost_session()
 
     @rule()
-    def it_gets_quiet(self) -> None:
-        self.quiet = True
+    def the_server_falls_silent(self) -> None:
+        self.silent = True
         self.do(self.duties.silence())
-        assert set(self.guard.waiting) <= self.guard.asked, "something may begin in silence"
+        assert set(self.guard.waiting) <= self.guard.asked, "an attempt may start during silence"
 
     @rule()
-    def a_pong_comes(self) -> None:
-        self.quiet = False
+    def a_pong_arrives(self) -> None:
+        self.silent = False
         self.do(self.duties.heard())
 
     @rule(chance=st.integers(0, 9))
-    def it_is_told_to_leave(self, chance: int) -> None:
+    def the_worker_is_drained(self, chance: int) -> None:
         if chance == 0 and not self.duties.leaving:
             self.do(self.duties.leave())
 
     @rule()
     def the_agent_is_restarted(self) -> None:
-        """The disk and the guard are still there."""
-        self.open = self.quiet = False
-        self.heard_of.clear()
+        """Disk and supervisor survive."""
+        self.open = self.silent = False
+        self.known_assignments.clear()
         self.duties = Duties()
         self.duties.restore(list(self.disk))
         self.guard.asked.clear()
         self.do(self.duties.adopt(self.guard.holding(), "the worker was restarted"))
         self.guard.ended.clear()
 
-    # what holds
+    # invariants
 
     @invariant()
-    def what_ended_and_was_not_answered_is_still_held(self) -> None:
+    def unanswered_results_are_kept(self) -> None:
         assert {one for one in self.results if one not in self.answered} <= set(self.duties.holds())
 
     @invariant()
-    def what_was_answered_or_returned_is_not_held(self) -> None:
+    def answered_and_returned_attempts_are_forgotten(self) -> None:
         assert not (self.answered | self.returned) & set(self.duties.holds())
 
     @invariant()
-    def nothing_is_lost_between_agent_and_guard(self) -> None:
-        """What is held and not over is with the guard, or waits here for a server."""
-        with_guard = {*self.guard.waiting, *self.guard.running, *self.guard.ended}
-        assert set(self.duties.unfinished()) <= with_guard
+    def nothing_is_lost_between_agent_and_supervisor(self) -> None:
+        """Unfinished attempts are with the supervisor, or wait here for a server."""
+        with_supervisor = {*self.guard.waiting, *self.guard.running, *self.guard.ended}
+        assert set(self.duties.unfinished()) <= with_supervisor
         for attempt in self.duties.holds():
-            assert attempt in self.results or attempt in with_guard or self.quiet, f"{attempt} waits for nobody"
+            assert attempt in self.results or attempt in with_supervisor or self.silent, f"{attempt} is lost"
 
 
-TestAnyDay = Day.TestCase
-TestAnyDay.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestWorkerModel = WorkerModel.TestCase
+TestWorkerModel.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)

@@ -1,4 +1,4 @@
-"""Masks and logs: a secret never gets through, whatever the pieces it comes in."""
+"""Masks and logs: a secret never gets through, in chunks of any size."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_secret_in_pieces_is_masked(tmp_path: Path, size: int) -> None:
 
 
 @given(st.lists(st.sampled_from(["a", "b", "c", "d", "abcd", "abcdef", "dabc", "e", "f", "é"]), max_size=30), st.data())
-def test_pieces_make_no_difference(parts: list[str], data: st.DataObject) -> None:
+def test_masking_does_not_depend_on_chunks(parts: list[str], data: st.DataObject) -> None:
     text = "".join(parts).encode()
     mask = Mask(SECRETS)
     let_out = b""
@@ -54,7 +54,7 @@ def test_json_stays_json() -> None:
     )
 
 
-def test_what_cant_be_a_secret_is_not_held_back(tmp_path: Path) -> None:
+def test_output_that_cannot_be_a_secret_is_not_held_back(tmp_path: Path) -> None:
     log = Capture(tmp_path / "log", 10_000, Mask(["password"]))
     log.feed(b"line\n")
     assert (tmp_path / "log").read_text() == "line\n"
@@ -65,14 +65,14 @@ def test_what_cant_be_a_secret_is_not_held_back(tmp_path: Path) -> None:
     log.close()
 
 
-def test_there_is_no_file_without_a_byte(tmp_path: Path) -> None:
+def test_there_is_no_file_without_output(tmp_path: Path) -> None:
     log = Capture(tmp_path / "log", 10, Mask(()))
     log.feed(b"")
     assert log.close() == 0
     assert not (tmp_path / "log").exists()
 
 
-def test_a_full_log_says_how_much_is_missing(tmp_path: Path) -> None:
+def test_a_full_log_reports_the_dropped_bytes(tmp_path: Path) -> None:
     log = Capture(tmp_path / "log", 10, Mask(()))
     for _ in range(1_000):
         log.feed(b"12345678")
@@ -85,8 +85,8 @@ def test_a_full_log_says_how_much_is_missing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ahead", ["", "u", "us", "user:"])
 @pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
-def test_a_secret_in_base64_is_masked_wherever_it_stands(ahead: str, encode: Callable[[bytes], bytes]) -> None:
-    """As `Authorization: Basic` has it. The letters that it shares with its neighbours tell nothing."""
+def test_a_secret_in_base64_is_masked_at_any_offset(ahead: str, encode: Callable[[bytes], bytes]) -> None:
+    """As in `Authorization: Basic`. Shared characters at its ends reveal nothing."""
     secret = "hunter2-öäü-0123456789?>"
     shown = encode(f"{ahead}{secret}\n".encode()).decode()
 
@@ -96,7 +96,7 @@ def test_a_secret_in_base64_is_masked_wherever_it_stands(ahead: str, encode: Cal
     assert len(left.replace(MASK, "")) <= len(encode(ahead.encode())) + 8
 
 
-def test_a_secret_is_masked_as_json_and_addresses_have_it() -> None:
+def test_a_secret_is_masked_in_json_and_url_encoding() -> None:
     secret = 'p&ss "word" \\ ö'
     mask = Mask([secret])
 

@@ -1,6 +1,7 @@
-"""Cgroups: found where there are some, and what is written where.
+"""Cgroups: detection, limits and counters.
 
-Version 2 on a tree of plain files, as this machine may have none; the kernel itself is tried in `guard/test_levels.py`.
+Version 2 is tested on a tree of plain files, as this machine may have none; the kernel itself is tested in
+`guard/test_levels.py`.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ CONTROLLERS = "cpuset cpu io memory pids"
 
 
 class Machine:
-    """A tree of plain files that looks as the kernel's do."""
+    """A fake cgroup tree of plain files."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         (root / "proc").mkdir()
 
     def version_2(self, own: str, *ours: str) -> Path:
-        """One tree; `ours` are the directories that are delegated."""
+        """Create one tree; `ours` are the delegated directories."""
         top = self.root / "cgroup"
         (self.root / "proc" / "mountinfo").write_text(f"31 23 0:28 / {top} rw - cgroup2 cgroup2 rw,nsdelegate\n")
         (self.root / "proc" / "cgroup").write_text(f"0::{own}\n")
@@ -34,7 +35,7 @@ class Machine:
         return top
 
     def version_1(self) -> None:
-        """A tree for each controller."""
+        """Create a tree per controller."""
         lines = []
         for number, name in enumerate(("memory", "pids", "cpu,cpuacct")):
             (self.root / name / "own").mkdir(parents=True)
@@ -43,7 +44,7 @@ class Machine:
         (self.root / "proc" / "cgroup").write_text("3:memory:/own\n2:pids:/own\n1:cpu,cpuacct:/\n0::/\n")
 
     def directory(self, path: Path) -> Path:
-        """A cgroup of version 2."""
+        """Create a cgroup of version 2."""
         path.mkdir(parents=True, exist_ok=True)
         for name, text in (
             ("cgroup.controllers", CONTROLLERS), ("cgroup.subtree_control", ""), ("cgroup.procs", ""),
@@ -53,25 +54,25 @@ class Machine:
         return path
 
     def find(self, name: str = "mine") -> Cgroups | None:
-        """As a guard looks for it."""
+        """Detect cgroups as a supervisor does."""
         return find_cgroups(name, self.root / "proc")
 
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
-    """A machine without any."""
+    """A machine without cgroups."""
     return Machine(tmp_path)
 
 
 def test_without_cgroups_there_are_none(machine: Machine) -> None:
-    """On other systems, and where nothing is ours."""
+    """On other systems, and without delegation."""
     assert machine.find() is None
     machine.version_2("/user.slice/session.scope")
     assert machine.find() is None
 
 
-def test_a_delegated_part_of_version_2_is_used_from_beside_the_agent(machine: Machine) -> None:
-    """The agent's own has processes in it, so the one above is divided: that is how systemd delegates."""
+def test_a_delegated_subtree_of_version_2_is_used(machine: Machine) -> None:
+    """The agent's own cgroup has processes, so its parent is divided, as systemd delegates."""
     top = machine.version_2("/worker.service/agent", "worker.service")
     machine.directory(top / "worker.service" / "mine")
     found = machine.find()
@@ -82,7 +83,7 @@ def test_a_delegated_part_of_version_2_is_used_from_beside_the_agent(machine: Ma
 
 
 def test_an_attempt_has_its_limits_in_version_2(machine: Machine) -> None:
-    """No swap, killed as a whole, and so many processes."""
+    """No swap, killed as a group, bounded processes."""
     top = machine.version_2("/", "")
     own = machine.directory(top / "mine" / "a1")
     machine.directory(top / "mine")
@@ -100,8 +101,8 @@ def test_an_attempt_has_its_limits_in_version_2(machine: Machine) -> None:
 
 
 @pytest.mark.processes
-def test_all_in_it_are_killed_and_none_can_be_started_meanwhile(machine: Machine) -> None:
-    """Whatever they have done to their sessions and environments."""
+def test_kill_ends_all_processes_and_prevents_new_ones(machine: Machine) -> None:
+    """Regardless of their sessions and environments."""
     top = machine.version_2("/", "")
     own = machine.directory(top / "mine" / "a1")
     machine.directory(top / "mine")
@@ -117,7 +118,7 @@ def test_all_in_it_are_killed_and_none_can_be_started_meanwhile(machine: Machine
 
 
 def test_version_1_has_a_tree_for_each_controller(machine: Machine) -> None:
-    """Each is entered, and both limits on memory are set in the order that the kernel takes."""
+    """Each is joined, and both memory limits are set in the required order."""
     machine.version_1()
     found = machine.find()
     assert found is not None
@@ -140,6 +141,6 @@ def test_version_1_has_a_tree_for_each_controller(machine: Machine) -> None:
     assert cgroup.story().out_of_memory == 1
 
 
-def test_guards_of_two_directories_share_nothing(tmp_path: Path) -> None:
-    """Their parts of the tree have different names, which are always the same."""
+def test_supervisors_of_two_directories_share_no_cgroup(tmp_path: Path) -> None:
+    """Names are stable and distinct."""
     assert name_of(tmp_path / "a") == name_of(tmp_path / "a") != name_of(tmp_path / "b")

@@ -1,4 +1,4 @@
-"""What is put around a task, level by level, as rules: words, limits, what a sandbox shows."""
+"""Confinement rules by isolation level: command line, limits, file system view."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OWN = Path("/tmp/state/attempts/a")
 
 
 def test_a_task_runs_at_the_level_of_its_worker_or_at_a_higher_one() -> None:
-    """Never at a lower one, whatever it asks for."""
+    """Never at a lower one."""
     for asked, least, level in (
         (None, "process", "process"),
         ("none", "process", "process"),
@@ -37,8 +37,8 @@ def test_a_task_runs_at_the_level_of_its_worker_or_at_a_higher_one() -> None:
         assert found.is_limited() is (level != "none")
 
 
-def test_a_sandbox_shows_parts_of_what_is_hidden_and_hides_parts_of_those() -> None:
-    """What is hidden as a whole is never shown as a whole, and what can be seen anyway is not said."""
+def test_views_nest_hidden_and_shown_paths() -> None:
+    """A hidden path is never shown itself, and redundant paths are dropped."""
     assert VIEW.hidden == (Path("/home"), Path("/tmp"))
     assert VIEW.shown == (Path("/home/ann/.venv"), Path("/home/ann/proj"))
     assert VIEW.inner == (Path("/home/ann/proj/.mainspring"),)
@@ -57,19 +57,19 @@ def test_a_sandbox_shows_parts_of_what_is_hidden_and_hides_parts_of_those() -> N
         ("/home/ann/projects", False),
     ],
 )
-def test_a_task_runs_only_in_directories_that_its_sandbox_shows(place: str, seen: bool) -> None:
-    """A hidden one is not shown because a job names it."""
+def test_a_task_runs_only_in_visible_directories(place: str, seen: bool) -> None:
+    """A job can't reveal a hidden one by naming it."""
     assert is_seen(Path(place), VIEW, OWN) is seen
     if seen:
         words = sandbox_words(["true"], VIEW, OWN, Path(place), network=False)
         assert words[words.index("--chdir") + 1] == place
     else:
-        with pytest.raises(Refused, match="does not show"):
+        with pytest.raises(Refused, match="--show"):
             sandbox_words(["true"], VIEW, OWN, Path(place), network=False)
 
 
-def test_what_is_mounted_later_counts_and_the_words_of_the_task_come_last() -> None:
-    """Hidden, shown, hidden again, files, its own: in this order. Its words can't be taken for options."""
+def test_mounts_are_in_order_and_the_command_comes_last() -> None:
+    """Hidden, shown, hidden again, files, own. The command can't be parsed as options."""
     words = sandbox_words(["--bind", "/", "/"], VIEW, OWN, OWN, network=False)
     places = [words.index(text) for text in ("/home", "/home/ann/proj", "/home/ann/proj/.mainspring", "/etc/token")]
     assert places == sorted(places)
@@ -79,8 +79,8 @@ def test_what_is_mounted_later_counts_and_the_words_of_the_task_come_last() -> N
     assert "--share-net" in sandbox_words(["true"], VIEW, OWN, OWN, network=True)
 
 
-def test_limits_are_never_above_what_the_worker_itself_has() -> None:
-    """And there are none of a kind that was not asked for."""
+def test_limits_never_exceed_the_workers_own() -> None:
+    """And none is set that was not requested."""
     found = {which: (soft, hard) for which, soft, hard in limits(processes=0, memory_bytes=0, file_bytes=1 << 40)}
     assert found[resource.RLIMIT_CORE] == (0, 0)
     assert resource.RLIMIT_NPROC not in found
@@ -102,18 +102,18 @@ def test_limits_are_never_above_what_the_worker_itself_has() -> None:
         ('{"shell": "echo isolation"}', []),
     ],
 )
-def test_a_task_that_asks_for_a_level_wants_a_worker_that_offers_it(work: str, labels: list[str]) -> None:
-    """As a label, so that it is placed by it; most works are told apart without being read."""
+def test_a_requested_level_requires_a_worker_label(work: str, labels: list[str]) -> None:
+    """Used for placement; most works are classified without parsing."""
     assert sorted(labels_of(msgspec.Raw(work.encode()))) == labels
 
 
 def test_a_container_needs_an_image() -> None:
-    """The level goes only with the kind that has one."""
+    """The level is valid only for container work."""
     assert [fault.where for fault in faults_in('{"shell": "true", "isolation": "container"}', "w")] == ["w.isolation"]
     assert [fault.where for fault in faults_in('{"shell": "true", "isolation": "jail"}', "w")] == ["w.isolation"]
     assert not list(faults_in('{"container": {"image": "x"}, "isolation": "sandbox"}', "w"))
 
 
-def test_a_confinement_is_one_key_for_all_that_run_alike() -> None:
-    """Children are kept by it."""
+def test_equal_confinements_are_equal_keys() -> None:
+    """Child pools are keyed by confinement."""
     assert len({Confinement(), Confinement(level=Isolation.NONE), Confinement(level=Isolation.SANDBOX)}) == 2

@@ -1,4 +1,4 @@
-"""What a worker must do next, for each thing that can happen (WRK-7, WRK-9, WRK-10, PLC-7, I-17, I-50)."""
+"""Transitions of the worker's state machine (WRK-7, WRK-9, WRK-10, PLC-7, I-17, I-50)."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from mainspring.worker.agent.state_machine import MOST_ASIDE, Duties
 from tests.worker.words import assign, connected, hello, killed, marks, said, started, taken_back
 
 
-def test_an_assignment_is_kept_before_it_is_confirmed_and_confirmed_before_it_is_started() -> None:
-    """I-50: what was promised is on disk."""
+def test_an_assignment_is_recorded_then_confirmed_then_started() -> None:
+    """I-50: promises are on disk."""
     steps = connected().take(assign("lease", "a"))
 
     assert [type(step) for step in steps] == [Keep, Say, Start]
@@ -41,8 +41,8 @@ def test_an_assignment_is_kept_before_it_is_confirmed_and_confirmed_before_it_is
     assert said(steps) == [Received(("a",))]
 
 
-def test_a_group_is_kept_and_handed_over_whole_and_in_order() -> None:
-    """PLC-10: the guard runs the members one after another."""
+def test_a_group_is_recorded_and_launched_in_order() -> None:
+    """PLC-10: the supervisor runs the attempts one after another."""
     steps = connected().take(assign("lease", "a", "b", "c"))
 
     assert [type(step) for step in steps] == [Keep, Keep, Keep, Say, Start, Start, Start]
@@ -50,7 +50,7 @@ def test_a_group_is_kept_and_handed_over_whole_and_in_order() -> None:
     assert {step.lease for step in steps if isinstance(step, Start)} == {"lease"}
 
 
-def test_an_assignment_that_comes_twice_is_started_once() -> None:
+def test_a_repeated_assignment_is_started_once() -> None:
     """I-17."""
     duties = connected()
     duties.take(assign("lease", "a", "b"))
@@ -58,8 +58,8 @@ def test_an_assignment_that_comes_twice_is_started_once() -> None:
     assert duties.take(assign("lease", "a", "b")) == []
 
 
-def test_an_assignment_that_comes_again_after_its_answer_is_not_started_again() -> None:
-    """I-17: an attempt's id is used once, for ever."""
+def test_an_assignment_repeated_after_its_answer_is_ignored() -> None:
+    """I-17: attempt ids are never reused."""
     duties = connected()
     duties.take(assign("lease", "a", "b"))
     duties.ended("a", Outcome.SUCCEEDED)
@@ -71,8 +71,8 @@ def test_an_assignment_that_comes_again_after_its_answer_is_not_started_again() 
     assert duties.holds() == ()
 
 
-def test_what_is_remembered_of_the_forgotten_is_bounded() -> None:
-    """The oldest names go first."""
+def test_the_memory_of_forgotten_attempts_is_bounded() -> None:
+    """The oldest ids are dropped."""
     duties = connected()
     duties.take(Recall(tuple(f"a{n}" for n in range(MOST_REMEMBERED + 1))))
 
@@ -80,8 +80,8 @@ def test_what_is_remembered_of_the_forgotten_is_bounded() -> None:
     assert started(duties.take(assign("lease", "a0"))) == ["a0"]
 
 
-def test_what_can_not_be_run_is_refused_and_the_others_of_its_group_run() -> None:
-    """PLC-7: before anything is promised."""
+def test_an_impossible_assignment_is_refused_and_the_rest_of_its_group_runs() -> None:
+    """PLC-7: before it is confirmed."""
 
     def verify(one: Assignment, needs: Offer) -> str:
         return "no such handler" if one.attempt == "b" else ""
@@ -94,8 +94,8 @@ def test_what_can_not_be_run_is_refused_and_the_others_of_its_group_run() -> Non
     assert duties.holds() == ("a", "c")
 
 
-def test_the_start_of_a_process_is_kept_and_reported() -> None:
-    """RUNNING means that the process has started, as the worker said; the journal knows which process."""
+def test_the_start_of_a_process_is_recorded_and_reported() -> None:
+    """RUNNING means that the process was started; the spool knows which one."""
     duties = connected()
     duties.take(assign("lease", "a"))
 
@@ -105,7 +105,7 @@ def test_the_start_of_a_process_is_kept_and_reported() -> None:
     assert [(one.attempt, one.pid, one.created) for one in duties.running()] == [("a", 4711, 12.5)]
 
 
-def test_a_start_that_is_noticed_after_the_end_says_nothing() -> None:
+def test_a_start_noticed_after_the_end_is_ignored() -> None:
     """The process was killed as it started."""
     duties = connected()
     duties.take(assign("lease", "a"))
@@ -115,7 +115,7 @@ def test_a_start_that_is_noticed_after_the_end_says_nothing() -> None:
     assert duties.running() == []
 
 
-def test_a_result_is_kept_before_it_is_sent() -> None:
+def test_a_result_is_recorded_before_it_is_sent() -> None:
     """I-50."""
     duties = connected()
     duties.take(assign("lease", "a"))
@@ -127,8 +127,8 @@ def test_a_result_is_kept_before_it_is_sent() -> None:
     assert steps == [Keep(Record(Mark.ENDED, "a", result=result)), Say(result)]
 
 
-def test_of_what_began_and_ended_the_end_is_kept_and_both_are_said() -> None:
-    """A short task costs one line of the journal less."""
+def test_a_short_attempt_records_its_end_and_reports_start_and_end() -> None:
+    """It saves one spool record."""
     duties = connected()
     duties.take(assign("lease", "a"))
 
@@ -139,16 +139,16 @@ def test_of_what_began_and_ended_the_end_is_kept_and_both_are_said() -> None:
     assert duties.ended("a", Outcome.SUCCEEDED, "7", passed=True) == []
 
 
-def test_the_beginning_of_what_ended_needs_no_credit() -> None:
-    """Its result waits."""
+def test_the_start_of_an_ended_attempt_needs_no_credit() -> None:
+    """Its result waits for credit."""
     duties = connected(credit=0)
     duties.take(assign("lease", "a"))
 
     assert said(duties.ended("a", Outcome.SUCCEEDED, passed=True)) == [Started("a")]
 
 
-def test_a_beginning_that_was_said_is_not_said_again_with_the_end() -> None:
-    """A new agent has heard of it from its guard."""
+def test_a_reported_start_is_not_repeated_with_the_end() -> None:
+    """A new agent got it from its supervisor."""
     duties = connected()
     duties.take(assign("lease", "a"))
     duties.started("a")
@@ -157,7 +157,7 @@ def test_a_beginning_that_was_said_is_not_said_again_with_the_end() -> None:
 
 
 def test_an_end_that_is_reported_twice_counts_once() -> None:
-    """The first result stands."""
+    """The first result is kept."""
     duties = connected()
     duties.take(assign("lease", "a"))
     duties.ended("a", Outcome.SUCCEEDED)
@@ -166,7 +166,7 @@ def test_an_end_that_is_reported_twice_counts_once() -> None:
 
 
 @pytest.mark.parametrize("verdict", [Verdict.APPLIED, Verdict.ALREADY, Verdict.SUPERSEDED, Verdict.REJECTED])
-def test_a_result_is_forgotten_on_the_answer_and_not_before(verdict: Verdict) -> None:
+def test_a_result_is_forgotten_only_after_its_answer(verdict: Verdict) -> None:
     """I-50, WRK-10."""
     duties = connected()
     duties.take(assign("lease", "a"))
@@ -177,8 +177,8 @@ def test_a_result_is_forgotten_on_the_answer_and_not_before(verdict: Verdict) ->
     assert duties.holds() == ()
 
 
-def test_a_result_that_nobody_knows_is_kept_aside() -> None:
-    """I-54: shown, bounded, and never sent again."""
+def test_a_result_that_the_server_does_not_know_is_kept() -> None:
+    """I-54: visible, bounded, and never sent again."""
     duties = connected()
     duties.take(assign("lease", "a"))
     duties.ended("a", Outcome.SUCCEEDED, "7")
@@ -188,8 +188,8 @@ def test_a_result_that_nobody_knows_is_kept_aside() -> None:
     assert duties.holds() == ()
 
 
-def test_what_is_kept_aside_is_bounded() -> None:
-    """I-53: the oldest go first."""
+def test_unknown_results_are_bounded() -> None:
+    """I-53: the oldest are dropped."""
     duties = connected(credit=10 * MOST_ASIDE)
     for n in range(MOST_ASIDE + 10):
         duties.take(assign(f"lease{n}", f"a{n}"))
@@ -201,8 +201,8 @@ def test_what_is_kept_aside_is_bounded() -> None:
 
 
 @pytest.mark.parametrize("attempt", ["a", "z"])
-def test_an_answer_to_what_has_no_result_changes_nothing(attempt: str) -> None:
-    """It still runs, or was never here."""
+def test_an_answer_without_a_result_is_ignored(attempt: str) -> None:
+    """The attempt still runs, or is unknown."""
     duties = connected()
     duties.take(assign("lease", "a"))
 
@@ -211,7 +211,7 @@ def test_an_answer_to_what_has_no_result_changes_nothing(attempt: str) -> None:
 
 
 def test_results_wait_for_credit_and_go_in_order() -> None:
-    """DESIGN: without credit they stay in the journal."""
+    """DESIGN: without credit they stay in the spool."""
     duties = connected(credit=1)
     for name in ("a", "b", "c"):
         duties.take(assign(f"lease-{name}", name))
@@ -224,7 +224,7 @@ def test_results_wait_for_credit_and_go_in_order() -> None:
 
 
 def test_everything_but_results_needs_no_credit() -> None:
-    """Beats, receipts, starts and returns always flow."""
+    """Heartbeats, receipts, starts and returns."""
     duties = connected(credit=0)
 
     assert said(duties.take(assign("lease", "a", "b"))) == [Received(("a", "b"))]
@@ -234,8 +234,8 @@ def test_everything_but_results_needs_no_credit() -> None:
     assert said(duties.unbegun(["b"])) == [Returned(("b",))]
 
 
-def test_a_beat_tells_how_far_those_are_that_moved_since_the_last() -> None:
-    """The latest word of each, once."""
+def test_a_heartbeat_has_the_progress_since_the_last() -> None:
+    """The latest of each attempt, once."""
     duties = connected()
     duties.take(assign("lease", "a"))
     duties.started("a")
@@ -247,7 +247,7 @@ def test_a_beat_tells_how_far_those_are_that_moved_since_the_last() -> None:
     assert said(duties.beat()) == [Beat()]
 
 
-def test_a_checkpoint_is_kept_and_sent_at_once() -> None:
+def test_a_checkpoint_is_recorded_and_sent_at_once() -> None:
     """WRK-7."""
     duties = connected()
     duties.take(assign("lease", "a"))
@@ -259,8 +259,8 @@ def test_a_checkpoint_is_kept_and_sent_at_once() -> None:
     assert duties.saved("z", "1") == []
 
 
-def test_the_latest_checkpoint_is_said_again_in_the_next_session_before_the_result() -> None:
-    """WRK-7: also of an attempt that is over and not answered."""
+def test_the_latest_checkpoint_is_resent_in_the_next_session_before_the_result() -> None:
+    """WRK-7: also of an ended attempt without an answer."""
     duties = connected()
     duties.take(assign("lease", "a"))
     duties.started("a")
@@ -273,8 +273,8 @@ def test_the_latest_checkpoint_is_said_again_in_the_next_session_before_the_resu
     assert welcomed == [Checkpoint("a", "2"), Result("a", Outcome.FAILED)]
 
 
-def test_a_recall_asks_the_guard_for_what_it_was_given() -> None:
-    """What runs is answered *started*; the guard knows what has not begun."""
+def test_a_recall_withdraws_launched_attempts_from_the_supervisor() -> None:
+    """Running ones are answered *started*; the supervisor knows what has not started."""
     duties = connected()
     duties.take(assign("lease", "a", "b", "c"))
     duties.started("a")
@@ -286,8 +286,8 @@ def test_a_recall_asks_the_guard_for_what_it_was_given() -> None:
     assert duties.holds() == ("a", "b", "c")
 
 
-def test_what_the_guard_gave_back_is_forgotten_before_it_is_returned() -> None:
-    """I-50: and what it kept is answered by its coming start."""
+def test_a_withdrawn_attempt_is_forgotten_before_it_is_returned() -> None:
+    """I-50: for the others, the later start is the answer."""
     duties = connected()
     duties.take(assign("lease", "a", "b"))
     duties.take(Recall(("a", "b")))
@@ -300,8 +300,8 @@ def test_what_the_guard_gave_back_is_forgotten_before_it_is_returned() -> None:
     assert said(duties.started("a")) == [Started("a")]
 
 
-def test_a_recall_of_what_is_over_says_nothing() -> None:
-    """Its result is on the way."""
+def test_a_recall_of_an_ended_attempt_is_ignored() -> None:
+    """Its result is being sent."""
     duties = connected()
     duties.take(assign("lease", "a"))
     duties.ended("a", Outcome.SUCCEEDED)
@@ -309,13 +309,13 @@ def test_a_recall_of_what_is_over_says_nothing() -> None:
     assert duties.take(Recall(("a",))) == []
 
 
-def test_a_recall_of_what_is_not_here_is_answered_returned() -> None:
-    """The assignment was lost on its way, or given back before."""
+def test_a_recall_of_an_unknown_attempt_is_answered_returned() -> None:
+    """The assignment was lost, or returned before."""
     assert said(connected().take(Recall(("z",)))) == [Returned(("z",))]
 
 
-def test_a_stop_ends_what_the_guard_has() -> None:
-    """STA-8: ask, wait, kill; the result follows when it is gone. Only the guard knows what has begun."""
+def test_a_stop_is_passed_to_the_supervisor() -> None:
+    """STA-8: terminate, wait, kill; the result follows. Only the supervisor knows what has started."""
     duties = connected()
     duties.take(assign("lease", "a", "b"))
     duties.started("a")
@@ -325,8 +325,8 @@ def test_a_stop_ends_what_the_guard_has() -> None:
     assert said(duties.ended("a", Outcome.STOPPED)) == [Result("a", Outcome.STOPPED)]
 
 
-def test_a_stop_of_what_is_over_says_nothing() -> None:
-    """STA-8: a result produced before the signal counts."""
+def test_a_stop_of_an_ended_attempt_is_ignored() -> None:
+    """STA-8: a result from before the signal counts."""
     duties = connected()
     duties.take(assign("lease", "a"))
     duties.ended("a", Outcome.SUCCEEDED)
@@ -334,12 +334,12 @@ def test_a_stop_of_what_is_over_says_nothing() -> None:
     assert duties.take(Stop("a", "cancelled", 30.0)) == []
 
 
-def test_a_stop_of_what_is_not_here_is_answered_returned() -> None:
-    """The server must not wait for it for ever."""
+def test_a_stop_of_an_unknown_attempt_is_answered_returned() -> None:
+    """The server must not wait for it forever."""
     assert said(connected().take(Stop("z", "not yours", 0.0))) == [Returned(("z",))]
 
 
-def test_nothing_is_said_without_a_session_and_everything_goes_on() -> None:
+def test_without_a_session_nothing_is_sent_and_work_continues() -> None:
     """WRK-10: static stability."""
     duties = connected()
     duties.take(assign("lease", "a", "b"))
@@ -351,8 +351,8 @@ def test_nothing_is_said_without_a_session_and_everything_goes_on() -> None:
     assert duties.beat() == []
 
 
-def test_a_request_for_more_time_follows_the_progress_that_speaks_for_it() -> None:
-    """LIV-4: more is given only while there is progress, and the next beat may be too late."""
+def test_an_extension_request_is_sent_after_its_progress() -> None:
+    """LIV-4: extensions require progress, and the next heartbeat may be too late."""
     duties = connected()
     duties.take(assign("lease", "a"))
     duties.started("a")
@@ -361,7 +361,7 @@ def test_a_request_for_more_time_follows_the_progress_that_speaks_for_it() -> No
     assert said(duties.asked("a", 60.0)) == [Beat((Progress("a", 40.0, "loading"),)), Extend("a", 60.0)]
 
 
-def test_a_request_for_more_time_is_said_again_until_there_is_an_answer() -> None:
+def test_an_extension_request_is_resent_until_answered() -> None:
     duties = connected()
     duties.take(assign("lease", "a"))
     duties.started("a")
@@ -377,7 +377,7 @@ def test_a_request_for_more_time_is_said_again_until_there_is_an_answer() -> Non
     assert Extend("a", 60.0) not in said(duties.take(Welcome("s3")))
 
 
-def test_for_what_is_over_or_not_here_there_is_no_more_time() -> None:
+def test_ended_and_unknown_attempts_get_no_extension() -> None:
     duties = connected()
     duties.take(assign("lease", "a"))
     duties.ended("a", Outcome.SUCCEEDED)
@@ -386,7 +386,7 @@ def test_for_what_is_over_or_not_here_there_is_no_more_time() -> None:
     assert duties.take(Extended("a", 90.0)) == duties.take(Extended("b", 90.0)) == []
 
 
-def test_a_question_about_a_file_is_looked_into_also_by_one_that_leaves() -> None:
+def test_a_draining_worker_still_probes_files() -> None:
     """TRG-8."""
     duties = connected()
     duties.leave()

@@ -1,4 +1,4 @@
-"""Frames over a stream: whole ones, in order, whatever the pieces they arrive in."""
+"""Frames over a stream: complete and in order, in chunks of any size."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mainspring.worker.supervisor.frames import LARGEST_FRAME_BYTES, FrameReader
 
 
 def reading(*pieces: bytes) -> FrameReader[int]:
-    """A reader of a stream that ends after these pieces."""
+    """A reader of a stream that ends after these chunks."""
     stream = asyncio.StreamReader()
     for piece in pieces:
         stream.feed_data(piece)
@@ -20,14 +20,14 @@ def reading(*pieces: bytes) -> FrameReader[int]:
 
 
 async def test_frames_that_arrived_together_are_read_together() -> None:
-    """One turn for all of them; then the end."""
+    """In one turn; then the end."""
     frames = reading(encode_frame([1, 2]) + encode_frame([3]))
 
     assert await frames.next() == [1, 2, 3]
     assert await frames.next() == []
 
 
-async def test_a_frame_that_arrives_in_pieces_is_read_whole() -> None:
+async def test_a_frame_that_arrives_in_chunks_is_assembled() -> None:
     """Byte by byte."""
     stream = asyncio.StreamReader()
     frames = FrameReader(stream, list[int])
@@ -41,13 +41,13 @@ async def test_a_frame_that_arrives_in_pieces_is_read_whole() -> None:
 
 
 async def test_a_stream_that_ends_within_a_frame_is_an_error() -> None:
-    """Its other end died."""
+    """The peer died."""
     with pytest.raises(ConnectionError):
         await reading(encode_frame([1])[:-1]).next()
 
 
 @pytest.mark.parametrize("data", [encode_frame(["text"]), (LARGEST_FRAME_BYTES + 1).to_bytes(4, "big")])
-async def test_what_is_no_frame_is_not_believed(data: bytes) -> None:
+async def test_a_malformed_frame_is_rejected(data: bytes) -> None:
     """Of another type, or too large."""
     with pytest.raises(Broken):
         await reading(data).next()

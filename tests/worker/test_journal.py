@@ -1,4 +1,4 @@
-"""The worker's memory on disk: what was appended is there, whatever happens to the file's end (I-50, I-53)."""
+"""The worker's spool: appended records survive a torn end of the file (I-50, I-53)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mainspring.worker.agent.state_machine import MOST_ASIDE
 
 
 def records(*attempts: str, output: str = "1") -> list[Record]:
-    """The life of attempts, up to their result."""
+    """Return the records of attempts, up to their results."""
     return [
         record
         for attempt in attempts
@@ -27,7 +27,7 @@ def records(*attempts: str, output: str = "1") -> list[Record]:
 
 
 def reopened(directory: Path) -> list[Record]:
-    """What another agent finds."""
+    """Return the records that the next agent finds."""
     journal = Journal(directory)
     try:
         return journal.found()
@@ -35,7 +35,7 @@ def reopened(directory: Path) -> list[Record]:
         journal.close()
 
 
-def test_what_was_appended_is_found_again_in_order(tmp_path: Path) -> None:
+def test_appended_records_are_found_in_order(tmp_path: Path) -> None:
     """All of it, once."""
     journal = Journal(tmp_path)
     journal.append(records("a"))
@@ -47,39 +47,39 @@ def test_what_was_appended_is_found_again_in_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 5, 9, 30])
-def test_a_torn_last_block_is_cut_off_and_put_aside(tmp_path: Path, cut: int) -> None:
-    """The machine died while it was written: its records were never promised."""
+def test_a_torn_last_block_is_truncated_and_saved(tmp_path: Path, cut: int) -> None:
+    """The machine crashed during the write: its records were never promised."""
     journal = Journal(tmp_path)
     journal.append(records("a"))
-    whole = (tmp_path / "journal").stat().st_size
+    whole = (tmp_path / "spool").stat().st_size
     journal.append(records("b"))
     journal.close()
-    data = (tmp_path / "journal").read_bytes()
-    (tmp_path / "journal").write_bytes(data[: whole + cut])
+    data = (tmp_path / "spool").read_bytes()
+    (tmp_path / "spool").write_bytes(data[: whole + cut])
 
     journal = Journal(tmp_path)
     assert journal.found() == records("a")
-    assert (tmp_path / "journal.cut").read_bytes() == data[whole : whole + cut]
+    assert (tmp_path / "spool.cut").read_bytes() == data[whole : whole + cut]
     journal.append(records("c"))
     journal.close()
     assert reopened(tmp_path) == records("a", "c")
 
 
-def test_a_block_whose_bytes_are_wrong_is_not_believed(tmp_path: Path) -> None:
-    """Its checksum says so."""
+def test_a_corrupt_block_is_ignored(tmp_path: Path) -> None:
+    """Its checksum does not match."""
     journal = Journal(tmp_path)
     journal.append(records("a"))
     journal.append(records("b"))
     journal.close()
-    data = bytearray((tmp_path / "journal").read_bytes())
+    data = bytearray((tmp_path / "spool").read_bytes())
     data[-3] ^= 0xFF
-    (tmp_path / "journal").write_bytes(data)
+    (tmp_path / "spool").write_bytes(data)
 
     assert reopened(tmp_path) == records("a")
 
 
-def test_a_journal_that_is_mostly_forgotten_is_written_anew(tmp_path: Path) -> None:
-    """What still matters is in it: what is held, with the latest checkpoint, and what is kept aside."""
+def test_a_mostly_forgotten_spool_is_compacted(tmp_path: Path) -> None:
+    """Current attempts with the latest checkpoint are kept, and unknown results."""
     journal = Journal(tmp_path)
     large = '"' + "x" * 10_000 + '"'
     journal.append(records("held", "aside"))
@@ -90,7 +90,7 @@ def test_a_journal_that_is_mostly_forgotten_is_written_anew(tmp_path: Path) -> N
         journal.append([Record(Mark.FORGOTTEN, f"a{number}")])
     journal.close()
 
-    assert (tmp_path / "journal").stat().st_size < SMALL_BYTES
+    assert (tmp_path / "spool").stat().st_size < SMALL_BYTES
     found = reopened(tmp_path)
     assert [one for one in found if one.attempt == "held"] == [
         *records("held")[:3], Record(Mark.SAVED, "held", document="2"),
@@ -98,19 +98,19 @@ def test_a_journal_that_is_mostly_forgotten_is_written_anew(tmp_path: Path) -> N
     assert [one.mark for one in found if one.attempt == "aside"][-1] is Mark.ASIDE
 
 
-def test_a_crash_while_it_is_written_anew_loses_nothing(tmp_path: Path) -> None:
-    """The old file stands until the new one is whole."""
+def test_a_crash_during_compaction_loses_nothing(tmp_path: Path) -> None:
+    """The old file is replaced only when the new one is complete."""
     journal = Journal(tmp_path)
     journal.append(records("a"))
     journal.close()
-    (tmp_path / "journal.new").write_bytes(b"half of it")
+    (tmp_path / "spool.new").write_bytes(b"half of it")
 
     assert reopened(tmp_path) == records("a")
-    assert not (tmp_path / "journal.new").exists()
+    assert not (tmp_path / "spool.new").exists()
 
 
-def test_a_disk_that_refuses_leaves_the_journal_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """F36: half a block is taken back, and the same can be appended later."""
+def test_a_failed_write_leaves_the_spool_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """F36: a partial block is removed, and records can be appended later."""
     journal = Journal(tmp_path)
     journal.append(records("a"))
 
@@ -127,8 +127,8 @@ def test_a_disk_that_refuses_leaves_the_journal_as_it_was(tmp_path: Path, monkey
     assert reopened(tmp_path) == records("a", "c")
 
 
-def test_a_directory_belongs_to_one_process(tmp_path: Path) -> None:
-    """The second is told who has it; after the first is gone, it may."""
+def test_a_directory_is_locked_by_one_process(tmp_path: Path) -> None:
+    """The error names the owner; the lock ends with its process."""
     journal = Journal(tmp_path)
     with pytest.raises(Refused, match=r"in use by another worker \(process \d+\)"):
         Journal(tmp_path)
@@ -137,8 +137,8 @@ def test_a_directory_belongs_to_one_process(tmp_path: Path) -> None:
     Journal(tmp_path).close()
 
 
-def test_a_journal_that_is_nearly_full_says_so_until_there_is_room(tmp_path: Path) -> None:
-    """I-53: at 80 %, and until half of it is free."""
+def test_a_spool_is_full_until_half_of_it_is_free(tmp_path: Path) -> None:
+    """I-53: full at 80%."""
     large = '"' + "x" * 1_000 + '"'
     journal = Journal(tmp_path, limit_bytes=10_000)
     seen = []
@@ -155,8 +155,8 @@ def test_a_journal_that_is_nearly_full_says_so_until_there_is_room(tmp_path: Pat
     assert seen == [False, True, True, False]
 
 
-def test_what_is_kept_aside_is_bounded(tmp_path: Path) -> None:
-    """The oldest go when the file is written anew."""
+def test_unknown_results_are_bounded(tmp_path: Path) -> None:
+    """The oldest are dropped on compaction."""
     journal = Journal(tmp_path)
     names = [f"a{n}" for n in range(MOST_ASIDE + 3)]
     journal.append(records(*names, output="1" * 1_000))

@@ -1,4 +1,4 @@
-"""The worker that is played inside the server's process: real duties, and processes that take no time."""
+"""The virtual worker inside the server's process: a real state machine, without processes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Line:
 
 
 class Counter:
-    """Where the worker registers."""
+    """A fake server where the worker registers."""
 
     def __init__(self) -> None:
         self.lines: list[Line] = []
@@ -68,7 +68,7 @@ class Counter:
 
 
 async def opened(worker: PlayedWorker, counter: Counter) -> tuple[asyncio.Task[None], Line]:
-    """A worker at work, with a session and credit."""
+    """Start a worker with a session and credit."""
     serving = asyncio.create_task(worker.serve(counter))
     await asyncio.sleep(0)
     line = counter.lines[-1]
@@ -77,8 +77,8 @@ async def opened(worker: PlayedWorker, counter: Counter) -> tuple[asyncio.Task[N
     return serving, line
 
 
-async def test_it_registers_with_its_name_and_offer() -> None:
-    """And opens a session of its own each time."""
+async def test_it_registers_with_name_and_resources() -> None:
+    """With a new session each time."""
     worker, counter = PlayedWorker("w1", OFFER, CLOCK, {"disk": "ssd"}), Counter()
     for _ in range(2):
         serving, line = await opened(worker, counter)
@@ -91,7 +91,7 @@ async def test_it_registers_with_its_name_and_offer() -> None:
 
 
 async def test_its_tasks_succeed_at_once_and_in_order() -> None:
-    """Received, then for each of the group started and its result."""
+    """Received, then start and result of each."""
     worker, counter = PlayedWorker("w1", OFFER, CLOCK), Counter()
     serving, line = await opened(worker, counter)
     line.say(assign("lease", "a", "b"))
@@ -106,8 +106,8 @@ async def test_its_tasks_succeed_at_once_and_in_order() -> None:
     serving.cancel()
 
 
-async def test_it_beats_every_five_seconds() -> None:
-    """LIV-1: also when nothing is said to it."""
+async def test_it_sends_a_heartbeat_every_five_seconds() -> None:
+    """LIV-1: also when idle."""
     worker, counter = PlayedWorker("w1", OFFER, CLOCK), Counter()
     serving, line = await opened(worker, counter)
     await CLOCK.sleep(10 * BEAT_SECONDS)
@@ -116,8 +116,8 @@ async def test_it_beats_every_five_seconds() -> None:
     serving.cancel()
 
 
-async def test_it_keeps_results_until_they_are_answered() -> None:
-    """Its next session says that it holds them, and sends them again."""
+async def test_it_keeps_results_until_acknowledged() -> None:
+    """The next session lists and resends them."""
     worker, counter = PlayedWorker("w1", OFFER, CLOCK), Counter()
     serving, line = await opened(worker, counter)
     line.say(assign("lease", "a", "b"))
@@ -134,8 +134,8 @@ async def test_it_keeps_results_until_they_are_answered() -> None:
     serving.cancel()
 
 
-async def test_it_does_what_it_is_told() -> None:
-    """Recalls and stops of what it does not have are answered."""
+async def test_it_answers_recalls_and_stops() -> None:
+    """Also of unknown attempts."""
     worker, counter = PlayedWorker("w1", OFFER, CLOCK), Counter()
     serving, line = await opened(worker, counter)
     line.say(Recall(("x",)), Stop("y", "not yours", 0.0))

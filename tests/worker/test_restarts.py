@@ -1,4 +1,4 @@
-"""A worker that is restarted with its journal: nothing is started twice, nothing is lost (WRK-10, I-17, I-50)."""
+"""A restarted worker with its spool: nothing is started twice, nothing is lost (WRK-10, I-17, I-50)."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ STOPPED = '"the worker was restarted"'
 
 
 def journal_of(*lists: list[Step]) -> list[Record]:
-    """What is on disk after these steps."""
+    """Return the records on disk after these instructions."""
     return [record for steps in lists for record in kept(steps)]
 
 
 def restarted(journal: list[Record], holding: Holding = NOTHING) -> tuple[Duties, list[Step]]:
-    """Duties on a journal, beside a guard that has this."""
+    """Restore a state machine from a spool, with this inventory of the supervisor."""
     duties = Duties()
     duties.restore(journal)
     return duties, duties.adopt(holding, WHY)
 
 
-def test_what_nobody_runs_any_more_is_stopped_and_never_started_again() -> None:
-    """I-17: what was running, and what was handed over and may have begun."""
+def test_lost_attempts_are_reported_as_stopped_and_never_restarted() -> None:
+    """I-17: running ones, and launched ones that may have started."""
     first = connected()
     journal = journal_of(first.take(assign("lease", "a", "b")), first.started("a", 7, 1.0))
 
@@ -39,8 +39,8 @@ def test_what_nobody_runs_any_more_is_stopped_and_never_started_again() -> None:
     assert duties.holds() == ("a", "b")
 
 
-def test_what_the_guard_still_has_goes_on() -> None:
-    """WRK-10: it is adopted, with what became of it meanwhile."""
+def test_attempts_of_the_supervisor_continue() -> None:
+    """WRK-10: they are adopted, with events of the meantime."""
     first = connected()
     journal = journal_of(first.take(assign("lease", "a", "b", "c", "d")), first.started("a", 7, 1.0))
 
@@ -54,8 +54,8 @@ def test_what_the_guard_still_has_goes_on() -> None:
     assert welcomed[1:] == [Started("b"), Started("c"), Result("a", Outcome.SUCCEEDED, "7")]
 
 
-def test_the_process_of_what_runs_is_still_known() -> None:
-    """To be killed, should the guard die."""
+def test_the_process_of_a_running_attempt_is_still_known() -> None:
+    """To kill it, should the supervisor die."""
     first = connected()
     journal = journal_of(first.take(assign("lease", "a")), first.started("a", 4711, 12.5))
 
@@ -65,41 +65,41 @@ def test_the_process_of_what_runs_is_still_known() -> None:
     assert [(one.pid, one.created) for one in duties.running()] == [(4711, 12.5)]
 
 
-def test_what_the_guard_has_and_the_journal_does_not_is_killed() -> None:
-    """The journal was lost: nobody will ask for it."""
+def test_attempts_missing_in_the_spool_are_killed() -> None:
+    """The spool was lost: the server does not expect them."""
     _, steps = restarted([], Holding(("w",), ("r",), (Ended("e", Outcome.SUCCEEDED, None, None),)))
 
     assert killed(steps) == ["r", "w"]
     assert kept(steps) == []
 
 
-def test_what_was_recalled_before_a_guard_was_lost_is_asked_for_again() -> None:
-    """The question may not have reached it."""
+def test_a_recall_is_repeated_to_a_new_supervisor() -> None:
+    """The request may have been lost."""
     duties = connected()
     duties.take(assign("lease", "a", "b"))
     duties.take(Recall(("b",)))
 
-    steps = duties.adopt(Holding(("a", "b"), (), ()), "the guard died")
+    steps = duties.adopt(Holding(("a", "b"), (), ()), "the supervisor died")
 
     assert taken_back(steps) == ["b"]
 
 
-def test_what_a_dead_guard_had_is_stopped_and_what_waits_beside_it_is_not() -> None:
-    """It is in the agent's own hands, and can be started under the next guard."""
+def test_attempts_of_a_dead_supervisor_are_stopped_and_waiting_ones_are_kept() -> None:
+    """A waiting one is held by the agent, and can start under the next supervisor."""
     duties = connected()
     duties.take(assign("lease", "a", "b"))
     duties.started("a")
     duties.silence()
     duties.unbegun(["b"])
 
-    steps = duties.adopt(NOTHING, "the guard died")
+    steps = duties.adopt(NOTHING, "the supervisor died")
 
-    assert [record.result for record in kept(steps)] == [Result("a", Outcome.STOPPED, None, '"the guard died"')]
+    assert [record.result for record in kept(steps)] == [Result("a", Outcome.STOPPED, None, '"the supervisor died"')]
     assert started(duties.heard()) == ["b"]
 
 
-def test_what_comes_back_after_a_restart_is_given_back() -> None:
-    """The journal does not hold what to do, so nobody could start it later."""
+def test_an_attempt_withdrawn_after_a_restart_is_returned() -> None:
+    """The spool does not contain assignments, so it could not be started later."""
     first = connected()
     duties, _ = restarted(journal_of(first.take(assign("lease", "a"))), Holding(("a",), (), ()))
 
@@ -108,7 +108,7 @@ def test_what_comes_back_after_a_restart_is_given_back() -> None:
 
 
 def test_a_restarted_worker_still_has_its_results_and_checkpoints() -> None:
-    """I-50: they are delivered when the server returns."""
+    """I-50: they are delivered when the server is back."""
     first = connected(credit=0)
     journal = journal_of(
         first.take(assign("lease", "a")),
@@ -126,8 +126,8 @@ def test_a_restarted_worker_still_has_its_results_and_checkpoints() -> None:
     assert said(duties.take(Credit(1))) == [Result("a", Outcome.SUCCEEDED, "7")]
 
 
-def test_a_restarted_worker_has_forgotten_what_was_answered_or_returned() -> None:
-    """The journal says so."""
+def test_a_restarted_worker_forgets_answered_and_returned_attempts() -> None:
+    """As recorded in the spool."""
     first = connected()
     journal = journal_of(
         first.take(assign("one", "a")),
@@ -144,7 +144,7 @@ def test_a_restarted_worker_has_forgotten_what_was_answered_or_returned() -> Non
     assert duties.take(assign("one", "a")) == []
 
 
-def test_a_restarted_worker_still_has_what_it_kept_aside() -> None:
+def test_a_restarted_worker_still_has_unknown_results() -> None:
     """I-54."""
     first = connected()
     journal = journal_of(

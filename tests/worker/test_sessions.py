@@ -1,4 +1,4 @@
-"""What a worker says when a session opens, and what it does in silence and when it leaves (LIV-6, WRK-9, WRK-10)."""
+"""Opening sessions, silence of the server, and draining (LIV-6, WRK-9, WRK-10)."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from mainspring.worker.agent.state_machine import Duties
 from tests.worker.words import assign, connected, hello, killed, marks, said, started, taken_back
 
 
-def test_a_new_session_says_all_that_is_held() -> None:
-    """LIV-6: received, running, and ended and not yet answered."""
+def test_a_new_session_lists_all_attempts() -> None:
+    """LIV-6: received, running, and ended without an answer."""
     duties = connected()
     duties.take(assign("one", "a", "b"))
     duties.take(assign("two", "x"))
@@ -32,8 +32,8 @@ def test_a_new_session_says_all_that_is_held() -> None:
     assert duties.register(hello("s2")).holds == ("a", "b", "x")
 
 
-def test_a_welcome_has_everything_said_again_that_the_server_may_not_have_heard() -> None:
-    """Receipts, starts, and results as far as there is credit."""
+def test_a_welcome_resends_everything_the_server_may_have_missed() -> None:
+    """Receipts, starts, and results within credit."""
     duties = connected(credit=0)
     duties.take(assign("one", "a", "b"))
     duties.take(assign("two", "x"))
@@ -45,8 +45,8 @@ def test_a_welcome_has_everything_said_again_that_the_server_may_not_have_heard(
     assert said(duties.take(Credit(10))) == [Result("x", Outcome.SUCCEEDED)]
 
 
-def test_what_was_given_back_between_register_and_welcome_is_said_after_it() -> None:
-    """The server was told that it is held."""
+def test_attempts_returned_between_register_and_welcome_are_reported() -> None:
+    """The registration listed them."""
     duties = connected()
     duties.take(assign("lease", "a", "b"))
     duties.take(Recall(("b",)))
@@ -57,7 +57,7 @@ def test_what_was_given_back_between_register_and_welcome_is_said_after_it() -> 
 
 
 def test_credit_of_an_older_session_is_void() -> None:
-    """Its results have to wait for the new one's."""
+    """Results wait for credit of the new one."""
     duties = connected(credit=100)
     duties.register(hello("s2"))
     duties.take(Welcome("s2"))
@@ -66,7 +66,7 @@ def test_credit_of_an_older_session_is_void() -> None:
     assert said(duties.ended("a", Outcome.SUCCEEDED)) == []
 
 
-def test_a_welcome_to_another_session_opens_nothing() -> None:
+def test_a_welcome_of_another_session_is_ignored() -> None:
     """It comes from an older connection."""
     duties = Duties()
     duties.register(hello("s2"))
@@ -75,7 +75,7 @@ def test_a_welcome_to_another_session_opens_nothing() -> None:
     assert duties.beat() == []
 
 
-def test_a_result_that_was_sent_and_not_answered_is_sent_again_in_the_next_session() -> None:
+def test_an_unacknowledged_result_is_resent_in_the_next_session() -> None:
     """I-50: once per session."""
     duties = connected()
     duties.take(assign("lease", "a"))
@@ -87,8 +87,8 @@ def test_a_result_that_was_sent_and_not_answered_is_sent_again_in_the_next_sessi
     assert said(duties.take(Credit(5))) == [Result("a", Outcome.SUCCEEDED)]
 
 
-def test_in_silence_what_has_not_begun_is_asked_back_and_waits_for_a_server() -> None:
-    """The server may take this work for lost, and give it to others."""
+def test_during_silence_unstarted_attempts_are_withdrawn_and_wait() -> None:
+    """The server may consider this work lost and reschedule it."""
     duties = connected()
     duties.take(assign("lease", "a", "b", "c"))
     duties.started("a")
@@ -101,8 +101,8 @@ def test_in_silence_what_has_not_begun_is_asked_back_and_waits_for_a_server() ->
     assert duties.heard() == []
 
 
-def test_any_word_of_a_server_ends_the_silence() -> None:
-    """It is handed over again in its order."""
+def test_any_message_of_a_server_ends_the_silence() -> None:
+    """Attempts are launched again in order."""
     duties = connected()
     duties.take(assign("lease", "a", "b"))
     duties.silence()
@@ -111,8 +111,8 @@ def test_any_word_of_a_server_ends_the_silence() -> None:
     assert started(duties.take(Credit(1))) == ["a", "b"]
 
 
-def test_what_comes_back_after_the_silence_is_handed_over_at_once() -> None:
-    """The guard answers when the server is back already."""
+def test_an_attempt_withdrawn_after_the_silence_is_relaunched() -> None:
+    """The supervisor answers after the server is back."""
     duties = connected()
     duties.take(assign("lease", "a"))
     duties.silence()
@@ -121,8 +121,8 @@ def test_what_comes_back_after_the_silence_is_handed_over_at_once() -> None:
     assert started(duties.unbegun(["a"])) == ["a"]
 
 
-def test_what_waits_in_silence_can_be_recalled_and_stopped() -> None:
-    """Nobody has to be asked: it is in no other hands. The word itself ends the silence, so it is given as of then."""
+def test_attempts_waiting_during_silence_can_be_recalled_and_stopped() -> None:
+    """The message ends the silence first, so they are launched before it is processed."""
     duties = connected()
     duties.take(assign("lease", "a", "b"))
     duties.silence()
@@ -132,7 +132,7 @@ def test_what_waits_in_silence_can_be_recalled_and_stopped() -> None:
     assert killed(duties.take(Stop("b", "cancelled", 1.0))) == ["b"]
 
 
-def test_a_worker_that_leaves_gives_back_what_has_not_begun_and_finishes_the_rest() -> None:
+def test_a_draining_worker_returns_unstarted_attempts_and_finishes_the_rest() -> None:
     """WRK-9."""
     duties = connected()
     duties.take(assign("lease", "a", "b"))
@@ -147,8 +147,8 @@ def test_a_worker_that_leaves_gives_back_what_has_not_begun_and_finishes_the_res
     assert duties.holds() == ()
 
 
-def test_a_worker_that_leaves_returns_what_comes_and_says_so_in_every_session() -> None:
-    """It was on its way when the worker said that it leaves."""
+def test_a_draining_worker_returns_new_attempts_in_every_session() -> None:
+    """They were assigned before the server knew."""
     duties = connected()
     duties.leave()
 
@@ -158,8 +158,8 @@ def test_a_worker_that_leaves_returns_what_comes_and_says_so_in_every_session() 
     assert said(duties.take(Welcome("s2"))) == [Leaving()]
 
 
-def test_a_worker_whose_disk_has_no_room_takes_nothing_and_finishes_what_it_has() -> None:
-    """I-53: it never drops anything, and takes work again when there is room."""
+def test_a_worker_with_a_full_spool_accepts_nothing_and_finishes_its_attempts() -> None:
+    """I-53: it never drops anything, and accepts work again when there is space."""
     duties = connected()
     duties.take(assign("lease", "a"))
 

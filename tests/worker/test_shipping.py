@@ -1,4 +1,4 @@
-"""Logs on their way to the server: in pieces, within a window, again after a lost session, and off the disk (WRK-8)."""
+"""Shipping logs: in pieces, within a window, resumed after a lost session, removed from disk (WRK-8)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mainspring.worker.supervisor.supervisor_settings import LOGS, log_path
 
 
 def printed(state: Path, attempt: str, data: bytes) -> None:
-    """An attempt prints."""
+    """Append output of an attempt."""
     path = log_path(state, attempt)
     path.parent.mkdir(exist_ok=True)
     with path.open("ab") as file:
@@ -18,12 +18,12 @@ def printed(state: Path, attempt: str, data: bytes) -> None:
 
 
 def removed(shipping: Shipping, state: Path) -> bool:
-    """Is everything off the disk after a tidy-up?"""
+    """Remove finished logs; whether none is left."""
     shipping.remove()
     return not list((state / LOGS).iterdir())
 
 
-def test_a_log_is_sent_while_it_grows_and_ends_with_its_last_piece(tmp_path: Path) -> None:
+def test_a_log_is_sent_while_it_grows_and_marked_complete(tmp_path: Path) -> None:
     """Each byte once."""
     shipping = Shipping(tmp_path)
     shipping.follow("a")
@@ -37,7 +37,7 @@ def test_a_log_is_sent_while_it_grows_and_ends_with_its_last_piece(tmp_path: Pat
     assert shipping.next_pieces(0.0) == []
 
 
-def test_an_end_without_new_bytes_is_still_said(tmp_path: Path) -> None:
+def test_an_end_without_new_bytes_is_still_sent(tmp_path: Path) -> None:
     """Readers wait for it."""
     shipping = Shipping(tmp_path)
     shipping.follow("a")
@@ -49,8 +49,8 @@ def test_an_end_without_new_bytes_is_still_said(tmp_path: Path) -> None:
     assert shipping.next_pieces(0.0) == [Log("a", 3, b"", last=True)]
 
 
-def test_a_directory_goes_when_the_log_is_kept_and_the_result_answered(tmp_path: Path) -> None:
-    """Neither alone is enough."""
+def test_a_log_is_removed_when_kept_and_its_result_acknowledged(tmp_path: Path) -> None:
+    """Both are required."""
     shipping = Shipping(tmp_path)
     printed(tmp_path, "a", b"one")
     printed(tmp_path, "b", b"two")
@@ -68,8 +68,8 @@ def test_a_directory_goes_when_the_log_is_kept_and_the_result_answered(tmp_path:
     assert removed(shipping, tmp_path)
 
 
-def test_an_attempt_that_printed_nothing_sends_nothing(tmp_path: Path) -> None:
-    """And leaves nothing."""
+def test_an_attempt_without_output_sends_nothing(tmp_path: Path) -> None:
+    """And leaves no file."""
     (tmp_path / LOGS).mkdir()
     shipping = Shipping(tmp_path)
     shipping.follow("a")
@@ -81,8 +81,8 @@ def test_an_attempt_that_printed_nothing_sends_nothing(tmp_path: Path) -> None:
     assert removed(shipping, tmp_path)
 
 
-def test_an_empty_file_that_a_full_disk_left_is_removed_by_the_next_agent(tmp_path: Path) -> None:
-    """Its attempt printed, and nothing of that could be written."""
+def test_an_empty_log_file_is_removed_by_the_next_agent(tmp_path: Path) -> None:
+    """The disk was full when the attempt wrote its output."""
     printed(tmp_path, "a", b"")
     shipping = Shipping(tmp_path)
     shipping.restore([], [])
@@ -91,8 +91,8 @@ def test_an_empty_file_that_a_full_disk_left_is_removed_by_the_next_agent(tmp_pa
     assert removed(shipping, tmp_path)
 
 
-def test_at_most_a_window_is_under_way(tmp_path: Path) -> None:
-    """Results have to pass too."""
+def test_at_most_a_window_is_in_flight(tmp_path: Path) -> None:
+    """Results must not be blocked."""
     shipping = Shipping(tmp_path)
     printed(tmp_path, "a", b"x" * 3 * WINDOW_BYTES)
     shipping.end("a", 3 * WINDOW_BYTES)
@@ -105,8 +105,8 @@ def test_at_most_a_window_is_under_way(tmp_path: Path) -> None:
     assert [piece.offset for piece in shipping.next_pieces(0.0)] == [WINDOW_BYTES]
 
 
-def test_a_new_session_begins_where_the_server_had_kept(tmp_path: Path) -> None:
-    """What was only sent is sent again."""
+def test_a_new_session_resumes_at_the_kept_offset(tmp_path: Path) -> None:
+    """Unacknowledged pieces are sent again."""
     shipping = Shipping(tmp_path)
     printed(tmp_path, "a", b"x" * 2 * PIECE_BYTES)
     shipping.end("a", 2 * PIECE_BYTES)
@@ -117,8 +117,8 @@ def test_a_new_session_begins_where_the_server_had_kept(tmp_path: Path) -> None:
     assert [(piece.offset, piece.last) for piece in shipping.next_pieces(0.0)] == [(PIECE_BYTES, True)]
 
 
-def test_what_an_earlier_agent_left_is_sent_or_removed(tmp_path: Path) -> None:
-    """Of attempts that run, that are over, and that nobody holds any more."""
+def test_logs_of_an_earlier_agent_are_sent_or_removed(tmp_path: Path) -> None:
+    """Of running, ended and forgotten attempts."""
     for attempt in ("forgotten", "over", "running"):
         printed(tmp_path, attempt, b"one")
     printed(tmp_path, "empty", b"")
@@ -133,8 +133,8 @@ def test_what_an_earlier_agent_left_is_sent_or_removed(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / LOGS).iterdir()) == ["over", "running"]
 
 
-def test_beyond_its_limit_the_oldest_logs_go_unsent(tmp_path: Path) -> None:
-    """The disk is bounded, whatever the server does."""
+def test_beyond_the_limit_the_oldest_logs_are_dropped(tmp_path: Path) -> None:
+    """The disk use is bounded, whatever the server does."""
     shipping = Shipping(tmp_path, limit_bytes=100)
     for attempt in ("a", "b", "c"):
         printed(tmp_path, attempt, b"x" * 45)
@@ -147,8 +147,8 @@ def test_beyond_its_limit_the_oldest_logs_go_unsent(tmp_path: Path) -> None:
     assert [path.name for path in sorted((tmp_path / LOGS).iterdir())] == ["b", "c"]
 
 
-def test_what_the_server_does_not_keep_is_sent_again(tmp_path: Path) -> None:
-    """Its disk was full for a moment."""
+def test_unacknowledged_pieces_are_resent(tmp_path: Path) -> None:
+    """The server's disk was full for a moment."""
     shipping = Shipping(tmp_path)
     printed(tmp_path, "a", b"one")
     shipping.end("a", 3)

@@ -1,4 +1,4 @@
-"""Processes that a guard left behind: killed if they are the ones that the journal means, and nobody else."""
+"""Orphans of a supervisor: killed only if pid and start time match the spool."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.processes
 
 @pytest.fixture
 def sleeper() -> Iterator[subprocess.Popen[bytes]]:
-    """A process with a child, in a group of its own."""
+    """A process with a child, in its own group."""
     command = ["/bin/sh", "-c", "sleep 300 & echo up; wait"]
     process = subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE)
     assert process.stdout is not None
@@ -28,8 +28,8 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
     process.wait()
 
 
-def test_a_stray_is_killed(sleeper: subprocess.Popen[bytes]) -> None:
-    """It is the process that was started for the attempt; its children go with it."""
+def test_an_orphan_is_killed(sleeper: subprocess.Popen[bytes]) -> None:
+    """With its children."""
     child = psutil.Process(sleeper.pid).children()
     kill_strays([Running("a", sleeper.pid, created(sleeper.pid))])
 
@@ -38,17 +38,15 @@ def test_a_stray_is_killed(sleeper: subprocess.Popen[bytes]) -> None:
 
 
 @pytest.mark.parametrize("wrong", [0.0, 1.0])
-def test_a_process_that_has_the_pid_of_another_one_now_is_left_alone(
-    sleeper: subprocess.Popen[bytes], wrong: float
-) -> None:
-    """Pids are used again; and without a start time nobody can tell."""
+def test_a_process_with_a_reused_pid_is_not_killed(sleeper: subprocess.Popen[bytes], wrong: float) -> None:
+    """Or without a known start time."""
     kill_strays([Running("a", sleeper.pid, wrong)])
 
     assert sleeper.poll() is None
 
 
-def test_what_is_gone_is_gone(sleeper: subprocess.Popen[bytes]) -> None:
-    """Nothing happens."""
+def test_a_missing_process_is_ignored(sleeper: subprocess.Popen[bytes]) -> None:
+    """It ended before."""
     stray = Running("a", sleeper.pid, created(sleeper.pid))
     sleeper.kill()
     sleeper.wait()
@@ -57,7 +55,7 @@ def test_what_is_gone_is_gone(sleeper: subprocess.Popen[bytes]) -> None:
     assert created(sleeper.pid) == 0.0
 
 
-def test_a_birth_is_looked_up_once_and_not_believed_when_the_process_is_gone(
+def test_a_start_time_is_cached_until_the_process_is_gone(
     sleeper: subprocess.Popen[bytes],
 ) -> None:
     """Warm children make thousands of calls."""

@@ -1,4 +1,4 @@
-"""Where a worker connects to."""
+"""Server addresses of the uplink."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from mainspring.worker.agent.uplink import link_address
         ("wss://host/api/v1/worker-link", "wss://host/api/v1/worker-link"),
     ],
 )
-def test_a_server_may_be_named_by_any_of_its_schemes(server: str, address: str) -> None:
-    """The path is ours."""
+def test_all_schemes_of_a_server_are_accepted(server: str, address: str) -> None:
+    """The path is appended."""
     assert link_address(server) == address
 
 
@@ -26,7 +26,7 @@ def test_a_server_may_be_named_by_any_of_its_schemes(server: str, address: str) 
     "server",
     ["", "host:8484", "ftp://host", "http://", "http://user@host", "http://host?token=1", "file:///etc/passwd"],
 )
-def test_what_is_no_address_is_refused(server: str) -> None:
-    """It may come from a server that was broken into."""
+def test_an_invalid_address_is_refused(server: str) -> None:
+    """It may come from a compromised server."""
     with pytest.raises(Refused):
         link_address(server)

@@ -1,4 +1,4 @@
-"""A worker looks at what it is sent before it promises to run it (PLC-7)."""
+"""A worker checks assignments before it confirms them (PLC-7)."""
 
 from __future__ import annotations
 
@@ -16,47 +16,47 @@ OFFER = Offer(cpu_millis=4_000, memory_bytes=8 << 30, gpus=1, disk_bytes=10 << 3
 
 
 def refusal(*, needs: Offer = OFFER, **work: object) -> str:
-    """Why a worker with OFFER does not take this."""
+    """Return why a worker with OFFER refuses this."""
     verify = Verifier(OFFER, handlers=["load"])
     return verify(replace(assignment("a"), work=json.dumps(work)), needs)
 
 
 @pytest.mark.parametrize("name", Offer.__struct_fields__)
-def test_what_asks_for_more_than_there_is_is_refused_with_what_is_short(name: str) -> None:
-    """What asks for all of it is not."""
+def test_an_excessive_request_is_refused_with_the_resource(name: str) -> None:
+    """A request for exactly the offer is accepted."""
     assert refusal(run=["true"]) == ""
 
     more = replace(OFFER, **{name: getattr(OFFER, name) + 1})
 
-    assert refusal(needs=more, run=["true"]) == f"it asks for more {name} than there is here"
+    assert name in refusal(needs=more, run=["true"])
 
 
-def test_a_directory_that_is_not_there_is_refused_and_a_file_is_none(tmp_path: Path) -> None:
+def test_a_missing_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
     assert refusal(run=["true"], directory=str(tmp_path)) == ""
     for missing in (tmp_path / "missing", tmp_path / "file"):
-        assert refusal(run=["true"], directory=str(missing)) == f"there is no directory {missing} here"
+        assert str(missing) in refusal(run=["true"], directory=str(missing))
 
 
-def test_a_directory_below_the_attempts_own_is_made_later() -> None:
+def test_a_relative_directory_is_created_later() -> None:
     assert refusal(run=["true"], directory="below/it") == ""
 
 
-def test_a_directory_of_another_machine_is_not_looked_for_here() -> None:
+def test_a_directory_of_a_remote_task_is_not_checked() -> None:
     pod = {"image": "python:3.13", "run": ["true"]}
     assert refusal(kubernetes=pod, directory="/only/in/the/image") == ""
 
 
-def test_a_handler_that_is_not_served_is_refused() -> None:
+def test_an_unknown_handler_is_refused() -> None:
     assert refusal(handler="load") == ""
-    assert refusal(handler="unload") == "no handler unload is served here"
+    assert "handler unload" in refusal(handler="unload")
 
 
-def test_an_isolation_that_is_not_offered_is_refused() -> None:
+def test_an_unavailable_isolation_level_is_refused() -> None:
     assert refusal(run=["true"], isolation="none") == ""
-    assert "is not offered here" in refusal(run=["true"], isolation="sandbox")
+    assert "isolation sandbox" in refusal(run=["true"], isolation="sandbox")
 
 
-def test_work_that_cannot_be_read_is_refused() -> None:
-    assert refusal(dance="tango").startswith("its work can't be read: ")
+def test_invalid_work_is_refused() -> None:
+    assert "exactly one of" in refusal(dance="tango")

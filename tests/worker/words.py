@@ -1,4 +1,4 @@
-"""Short words for messages, and for what a list of steps asks for."""
+"""Builders of messages, and filters for lists of instructions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ OFFER = Offer(4000, 1 << 30)
 
 
 def assignment(attempt: str) -> Assignment:
-    """Something to do."""
+    """An assignment."""
     return Assignment(attempt, f"task_{attempt}", "run_1", "acme", attempt, 1, "{}", "{}", {})
 
 
@@ -22,12 +22,12 @@ def assign(lease: str, *attempts: str) -> Assign:
 
 
 def hello(session: str) -> Register:
-    """A worker's first word."""
+    """A registration."""
     return Register("w1", session, OFFER, {})
 
 
 def connected(credit: int = 100, duties: Duties | None = None, session: str = "s1") -> Duties:
-    """Duties with an open session."""
+    """A state machine with an open session."""
     duties = duties or Duties()
     duties.register(hello(session))
     duties.take(Welcome(session))
@@ -37,30 +37,30 @@ def connected(credit: int = 100, duties: Duties | None = None, session: str = "s
 
 
 def said(steps: Sequence[Step]) -> list[FromWorker]:
-    """What is to be sent."""
+    """Return the messages to send."""
     return [step.message for step in steps if isinstance(step, Say)]
 
 
 def started(steps: Sequence[Step]) -> list[str]:
-    """Attempts whose process is to be started."""
+    """Return the attempts to start."""
     return [step.assignment.attempt for step in steps if isinstance(step, Start)]
 
 
 def taken_back(steps: Sequence[Step]) -> list[str]:
-    """Attempts that the guard is asked for."""
+    """Return the attempts to withdraw."""
     return [attempt for step in steps if isinstance(step, TakeBack) for attempt in step.attempts]
 
 
 def killed(steps: Sequence[Step]) -> list[str]:
-    """Attempts whose process is to be ended."""
+    """Return the attempts to stop."""
     return [step.attempt for step in steps if isinstance(step, Kill)]
 
 
 def kept(steps: Sequence[Step]) -> list[Record]:
-    """Lines for the journal."""
+    """Return the spool records."""
     return [step.record for step in steps if isinstance(step, Keep)]
 
 
 def marks(steps: Sequence[Step]) -> list[tuple[Mark, str]]:
-    """The same, in short."""
+    """Return the spool records as mark and attempt."""
     return [(record.mark, record.attempt) for record in kept(steps)]

@@ -1,1 +1,1 @@
-"""Carries out map-reduce over items with an AI invoker, in a process of its own (FLD-8)."""
+"""Runs map-reduces over items with an AI invoker, in a separate process (FLD-8)."""

@@ -1,8 +1,8 @@
-"""The process of one attempt at a map-reduce: `python -m mainspring.mapreduce`, started by a worker.
+"""Process of one map-reduce attempt: `python -m mainspring.mapreduce`, started by a worker.
 
-What it is to do is in the file that MAINSPRING_MAP_WORK names, and the rest as for every command: the context, the
-progress, the output. If it fails it writes into the file that MAINSPRING_FAILURE names what kind of failure it was,
-and ends with 78 (a person must change something) or 75 (try again).
+The work is in the file named by MAINSPRING_MAP_WORK; context, progress and output are those of a command. On failure it
+writes the error to the file named by MAINSPRING_FAILURE, and exits with 78 (permanent, configuration) or 75
+(temporary).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MISTAKE, _TROUBLE = 78, 75
 
 
 def main() -> int:
-    """Run the attempt; the exit code."""
+    """Run the attempt; return the exit code."""
     work = msgspec.json.decode(Path(os.environ[WORK_VARIABLE]).read_bytes(), type=MapReduce)
     try:
         output = asyncio.run(Attempt(work, task_context.current(), MachineClock(), _say).run())
@@ -48,7 +48,7 @@ def _fail(failed: Failed) -> int:
 
 
 def _say(line: str) -> None:
-    """For the log of the attempt."""
+    """Write a line to the attempt's log."""
     sys.stderr.write(f"{line}\n")
 
 

@@ -1,9 +1,9 @@
-"""What was answered in a run so far, so that its next attempt asks only for what is missing.
+"""Log of answers in a run, so that its next attempt asks only for the missing ones.
 
     <results>/.unfinished-<task>.jsonl      {"index": 3, "prompt": "<digest>", "answer": {..}}
 
-One line for each answer, written when it comes. A line counts only for the same item with the same prompt: what was
-changed in between is asked again. A line that is not whole (the process was killed) counts for nothing.
+One line per answer, appended when it arrives. A line is used only for the same item with the same prompt: changed items
+are asked again. Incomplete lines (the process was killed) are ignored.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mainspring.protocol.clock import Clock
 
 _PREFIX = ".unfinished-"
 _KEPT = timedelta(days=7)
-"""What a run that failed for good has left is removed after that."""
+"""Logs of runs that failed for good are removed after this time."""
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -36,7 +36,7 @@ _LINES = msgspec.json.Decoder(_Line)
 
 
 class Journal:
-    """The answers of one task of one run. `place` is the directory of results; None: nothing is kept."""
+    """Answers of one task of one run. `place` is the results directory; None: no log is kept."""
 
     def __init__(self, place: Path | None, task_id: str, say: Callable[[str], None]) -> None:
         self._path = place / f"{_PREFIX}{task_id}.jsonl" if place is not None else None
@@ -45,14 +45,14 @@ class Journal:
         self._file: int | None = None
 
     def open(self) -> int:
-        """Read what an earlier attempt has left, and be ready for more; how many answers there are. Raises OSError."""
+        """Load the answers of earlier attempts, and open the log for appending; return their number. Raises OSError."""
         if self._path is None:
             return 0
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
         self._file = os.open(self._path, flags, 0o600)
         if not stat.S_ISREG(os.fstat(self._file).st_mode):
             self.close()
-            raise OSError(errno.EINVAL, "is no file", str(self._path))
+            raise OSError(errno.EINVAL, "not a file", str(self._path))
         with open(self._file, "rb", closefd=False) as opened:
             line = b"\n"
             for line in opened:
@@ -62,29 +62,29 @@ class Journal:
         return len(self._known)
 
     def answer_to(self, index: int, prompt: str) -> JsonValue | None:
-        """What this item's prompt was answered; None if it was not."""
+        """Return the known answer for this item and prompt, or None."""
         return self._known.get((index, _digest(prompt))) if self._known else None
 
     def keep(self, index: int, prompt: str, answer: JsonValue) -> None:
-        """An answer has come."""
+        """Append an answer."""
         if self._file is None:
             return
         line = msgspec.json.encode(_Line(index, _digest(prompt), answer)) + b"\n"
         try:
             os.write(self._file, line)
         except OSError as error:
-            # The disk is full: the answers go on, and only another attempt would have to ask for them again.
-            self._say(f"answers can't be kept for another attempt: {error.strerror}")
+            # The disk is full: continue; only another attempt would have to ask again.
+            self._say(f"cannot save answers for a later attempt: {error.strerror}")
             self.close()
 
     def close(self) -> None:
-        """Nothing more is kept; what was is there for the next attempt."""
+        """Close the log; it stays for the next attempt."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
 
     def remove(self) -> None:
-        """All is done."""
+        """Delete the log of a completed run."""
         self.close()
         if self._path is not None:
             self._path.unlink(missing_ok=True)
@@ -98,14 +98,14 @@ class Journal:
 
 
 def remove_old(place: Path, clock: Clock) -> None:
-    """Remove what runs have left that nobody will try again."""
+    """Remove expired logs."""
     oldest = (clock.wall() - _KEPT).timestamp()
     for path in place.glob(f"{_PREFIX}*.jsonl"):
         try:
             if path.lstat().st_mtime < oldest:
                 path.unlink()
         except OSError:
-            continue  # Another attempt has removed it, or it is not ours: it is only a leftover.
+            continue  # Another attempt removed it, or it is not ours.
 
 
 def _digest(prompt: str) -> str:

@@ -1,6 +1,6 @@
-"""From what an invoker said to the fields that were asked for.
+"""Parse an invoker's response into the requested fields.
 
-An answer may think aloud, and wrap its JSON into a fence: the last JSON object in it that has all the fields counts.
+A response may contain reasoning, and fence its JSON: the last JSON object with all fields is used.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from mainspring.core.expressions.values import JsonValue
 from mainspring.protocol.errors import TaskError
 
 LONGEST_ANSWER = 4 * 1024 * 1024
-"""In characters."""
+"""Characters."""
 _LOOKED_AT = 256 * 1024
-"""Where objects are searched for in an answer that is not one as a whole: its end."""
+"""Length of the response's end that is searched for objects, if it is not an object as a whole."""
 _MOST_TRIES = 2_000
-"""Braces that begin no object, before the search is given up."""
+"""Braces that start no object, before the search is abandoned."""
 _DECODER = json.JSONDecoder()
 _OBJECT = msgspec.json.Decoder(dict[str, object])
 
@@ -27,24 +27,24 @@ Answer = dict[str, JsonValue]
 
 
 def read_answer(text: str, fields: Sequence[str]) -> JsonValue:
-    """The answer as it is, without what surrounds it; an object with these fields, if there are any.
+    """Return the answer without surrounding text; an object with these fields, if there are any.
 
-    Raises TaskError: who is asked again may answer better.
+    Raises TaskError, transient: another try may succeed.
     """
     text = text.replace("\0", "\ufffd").encode("utf-8", "replace").decode().strip()
     if len(text) > LONGEST_ANSWER:
-        raise TaskError(f"an answer of {len(text)} characters: {LONGEST_ANSWER} are allowed", failure="transient")
+        raise TaskError(f"the answer has {len(text)} characters; the limit is {LONGEST_ANSWER}", failure="transient")
     if not fields:
         return text
     for found in (_as_object(text), *reversed(list(_objects_in(text[-_LOOKED_AT:])))):
         if found is not None and all(name in found for name in fields):
             return {name: found[name] for name in fields}
-    said = f"it said: {shorten(text)}" if text else "it said nothing"
+    said = f"got: {shorten(text)}" if text else "the answer is empty"
     raise TaskError(f"no JSON object with {', '.join(fields)} in the answer; {said}", failure="transient")
 
 
 def _objects_in(text: str) -> Iterator[Answer]:
-    """The JSON objects in a text, in order; not those inside others."""
+    """Yield the top-level JSON objects in a text, in order."""
     position = tries = 0
     while (start := text.find("{", position)) >= 0 and tries < _MOST_TRIES:
         try:
@@ -53,14 +53,14 @@ def _objects_in(text: str) -> Iterator[Answer]:
             position, tries = start + 1, tries + 1
             continue
         except RecursionError:
-            return  # Nobody means what nests a thousand deep, and each brace of it would be tried.
+            return  # Nested a thousand deep: not an answer, and each of its braces would be tried.
         found = _as_object(text[start:position])
         if found is not None:
             yield found
 
 
 def _as_object(text: str) -> Answer | None:
-    """The JSON object that a text is; None if it is none. A NUL, which no store takes, is replaced."""
+    """Return the text as a JSON object; None if it is none. NULs, which no store accepts, are replaced."""
     try:
         found: Answer = _OBJECT.decode(text.replace("\\u0000", "\\ufffd"))  # type: ignore[assignment]  # JSON values
     except (msgspec.DecodeError, RecursionError):

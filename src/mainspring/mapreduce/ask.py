@@ -1,4 +1,4 @@
-"""One question, until it has an answer that can be used: tries, with a delay that doubles, each within its time."""
+"""Run one prompt until it has a usable answer: attempts with exponential backoff, each with a timeout."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mainspring.protocol.errors import TaskError
 
 
 class Asker:
-    """Asks an invoker as a map says."""
+    """Runs prompts as configured by a map step."""
 
     def __init__(self, invoke: Invoke, step: MapStep, clock: Clock, say: Callable[[str], None]) -> None:
         self._invoke = invoke
@@ -23,9 +23,9 @@ class Asker:
         self._say = say
 
     async def ask(self, prompt: str, fields: Sequence[str], what: str) -> JsonValue:
-        """The answer: an object with these fields, or a text if there are none. Raises TaskError for good.
+        """Return an object with these fields, or a text if there are none. Raises TaskError after the last attempt.
 
-        `what` tells people which question it was.
+        `what` names the prompt in messages.
         """
         attempts = self._step.attempts
         for attempt in range(1, attempts + 1):
@@ -35,7 +35,7 @@ class Asker:
                 delay = self._delay(attempt, error)
                 if attempt == attempts or delay is None:
                     raise
-                self._say(f"{what}: attempt {attempt} of {attempts} failed, again in {delay:g} s: {error}")
+                self._say(f"{what}: attempt {attempt} of {attempts} failed, retrying in {delay:g}s: {error}")
             await self._clock.sleep(delay)
         raise TaskError(f"{what} has no attempts")
 
@@ -48,10 +48,10 @@ class Asker:
             raise TaskError(f"no answer within {seconds:g} s", failure="transient") from None
 
     def _delay(self, attempt: int, error: TaskError) -> float | None:
-        """How long to wait before the next attempt; None if it is not worth one here."""
+        """Return the delay before the next attempt; None if there should be none."""
         if error.failure == "permanent":
             return None
         delay = min(self._step.retry_delay_seconds * 2 ** (attempt - 1), LONGEST_RETRY_DELAY_SECONDS)
         wait = error.retry_after_seconds or 0.0
-        # One that is to wait longer than that is better off with the retries of its task.
+        # A longer wait is left to the retries of the task.
         return max(delay, wait) if wait <= LONGEST_RETRY_DELAY_SECONDS else None

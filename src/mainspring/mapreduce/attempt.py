@@ -1,4 +1,4 @@
-"""One attempt at a map-reduce, from its items to the file with its result."""
+"""One map-reduce attempt, from the items to the result file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PROGRESS_SECONDS = 0.2
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How an attempt tells its worker what kind of failure it was."""
+    """Error that an attempt reports to its worker."""
 
     type: str
     message: str
@@ -38,7 +38,7 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Attempt:
-    """Carries out a work. The working directory is that of the work."""
+    """Runs a map-reduce in the working directory."""
 
     def __init__(self, work: MapReduce, context: Context, clock: Clock, say: Callable[[str], None]) -> None:
         self._work = work
@@ -48,12 +48,12 @@ class Attempt:
         self._said_at = float("-inf")
 
     async def run(self) -> dict[str, object]:
-        """Do it all; the output of the task. Raises Refused, ExpressionFailed, TaskError, OSError.
+        """Run it; return the task's output. Raises Refused, ExpressionFailed, TaskError, OSError.
 
-        1. Read the items, and make sure that there is somebody to ask.
+        1. Read the items, and create the invoker.
         2. Ask for each item.
-        3. Fail, if one failed and the work says so: what was answered is kept for the next attempt.
-        4. Make one result of the rows, and write it.
+        3. Fail, if an item failed and the work requires all: answers are kept for the next attempt.
+        4. Reduce the rows to one result, and write it.
         """
         started_at = self._clock.wall()
         directory = Path.cwd()
@@ -71,7 +71,7 @@ class Attempt:
         journal = Journal(place, self._context.task_id, self._say)
         known = journal.open()
         if known:
-            self._say(f"{known} items have been answered in an earlier attempt")
+            self._say(f"{known} items were answered in an earlier attempt")
         mapper = Mapper(work.map, asker, journal, params, say=self._say, moved=self._moved)
         mapped = await mapper.run(items)
         must_fail = work.map.on_failure is OnItemFailure.FAIL or mapped.was_given_up or not mapped.rows
@@ -89,7 +89,7 @@ class Attempt:
         )
 
     def _write(self, place: Path, mapped: Mapped, result: JsonValue, started_at: datetime) -> str:
-        """Write the file; its path below the directory."""
+        """Write the result file; return its relative path."""
         file = ResultFile(
             run_id=self._context.run_id,
             pipeline=Path.cwd().name,
@@ -103,11 +103,11 @@ class Attempt:
         return str(PurePosixPath(self._work.results) / write_result(place, file))
 
     def _stays(self) -> bool:
-        """Whether the directory is there after the attempt: its own is removed with it."""
+        """Whether the directory outlives the attempt: its own is removed with it."""
         return self._work.directory is not None and Path(self._work.directory).is_absolute()
 
     def _moved(self, done: int, count: int) -> None:
-        """Say how far it is, and not more often than anybody looks."""
+        """Report progress, at most every `_PROGRESS_SECONDS`."""
         now = self._clock.monotonic()
         if done < count and now - self._said_at < _PROGRESS_SECONDS:
             return
@@ -116,9 +116,9 @@ class Attempt:
 
 
 def _failed(mapped: Mapped) -> TaskError:
-    """The error of the whole: it is worth another try if one of its items is."""
+    """Return the overall error: retryable if an item's error is."""
     failures = mapped.failures
-    first, rest = failures[0], ", and the rest was not asked" if mapped.was_given_up else ""
+    first, rest = failures[0], ", the rest was skipped" if mapped.was_given_up else ""
     kinds = {failure.failure for failure in failures}
     kind = next((one for one in ("rate_limited", "transient", "timeout", "resource") if one in kinds), "permanent")
     waits = [failure.retry_after_seconds for failure in failures if failure.retry_after_seconds is not None]

@@ -1,7 +1,7 @@
-"""A Python function that answers prompts: it takes the prompt, and returns the answer.
+"""Invoker function: takes the prompt, and returns the answer.
 
-An `async def` is awaited. Any other function runs in a thread of its own, many of them beside each other; one that is
-not waited for any longer goes on there, as nobody can stop a thread, and does not hold up the end of the process.
+An `async def` is awaited. Any other function runs in its own daemon thread, many in parallel; one that is cancelled
+keeps running there, as threads can't be stopped, but does not block the exit of the process.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Function:
         self._function = function
 
     async def ask(self, prompt: str) -> str:
-        """What the function returns: a text, or anything that JSON can say."""
+        """Return the function's result: a text, or anything that can be encoded as JSON."""
         try:
             if inspect.iscoroutinefunction(self._function):
                 answer = await self._function(prompt)
@@ -46,17 +46,17 @@ class Function:
             return answer if isinstance(answer, str) else msgspec.json.encode(answer).decode()
         except TaskError:
             raise
-        except Exception as error:  # whatever a function of somebody else raises fails one invocation
+        except Exception as error:  # users' code can raise anything; it fails one invocation
             raise TaskError(
                 f"the invoker raised {type(error).__name__}: {shorten(str(error))}", failure="transient"
             ) from error
 
     async def close(self) -> None:
-        """Nothing is kept."""
+        """No-op."""
 
 
 def load_function(path: str, directory: Path) -> AnswerFunction:
-    """The function at `package.module:function`, found in the directory first. Raises Refused."""
+    """Import the function at `package.module:function`, from the directory first. Raises Refused."""
     module, _, name = path.partition(":")
     places = [str(directory), *filter(None, os.environ.get(PYTHON_PATH_VARIABLE, "").split(os.pathsep))]
     sys.path[:0] = [place for place in places if place not in sys.path]
@@ -64,11 +64,11 @@ def load_function(path: str, directory: Path) -> AnswerFunction:
         found: object = importlib.import_module(module)
         for part in name.split("."):
             found = getattr(found, part)
-    except Exception as error:  # a module of somebody else may do anything
+    except Exception as error:  # importing users' code can raise anything
         why = f"{type(error).__name__}: {shorten(str(error))}"
-        raise Refused(f"the invoker {path} can't be loaded: {why}", reason="invoker_not_loaded") from error
+        raise Refused(f"cannot load invoker {path}: {why}", reason="invoker_not_loaded") from error
     if not callable(found):
-        raise Refused(f"the invoker {path} is no function", reason="invoker_not_loaded")
+        raise Refused(f"invoker {path} is not a function", reason="invoker_not_loaded")
     return found
 
 
@@ -90,10 +90,10 @@ async def _in_thread(call: Callable[[], object]) -> object:
         try:
             answer = call()
         except StopIteration as error:
-            raised = RuntimeError(f"StopIteration: {error}")  # a future takes no other
-        except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for
+            raised = RuntimeError(f"StopIteration: {error}")  # a future does not accept StopIteration
+        except BaseException as error:  # noqa: BLE001 - raised where it is awaited
             raised = error
-        # The loop is closed if nobody waits any longer.
+        # The loop may be closed already.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(settle, answer, raised)
 

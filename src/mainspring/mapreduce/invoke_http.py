@@ -1,7 +1,7 @@
-"""An endpoint in the OpenAI chat format: `{model, messages}` in, `choices[0].message.content` out.
+"""Invoker endpoint in the OpenAI chat format: `{model, messages}` in, `choices[0].message.content` out.
 
-A server that is busy (429) or not well (5xx, no answer) may be better later, and may say when (`Retry-After`); what it
-refuses for another reason, it refuses again. The key is in no error, also if the server quotes it.
+429, 5xx and connection errors are retryable, after `Retry-After` if given; other rejections are permanent. The key
+appears in no error, even if the server quotes it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mainspring.protocol.errors import MainspringError, Refused, TaskError
 _TOO_MANY_REQUESTS = 429
 _REQUEST_TIMEOUT, _TOO_EARLY = 408, 425
 _MISTAKES = frozenset({401, 404, 405})
-"""A wrong key, a wrong address: so it is for every prompt."""
+"""A wrong key or address: permanent for every prompt."""
 _SERVER_ERROR = 500
 _OK = 200
 _MASK = "••••"
@@ -38,7 +38,7 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 class Chat:
-    """Posts each prompt as the one message of a conversation."""
+    """Posts each prompt as the only message of a conversation."""
 
     def __init__(self, url: str, model: str | None, key: str | None, clock: Clock) -> None:
         headers = {"authorization": f"Bearer {key}"} if key else {}
@@ -46,13 +46,13 @@ class Chat:
         self._model = model
         self._key = key
         self._clock = clock
-        # Whoever asks says how long it may take. Proxies are those of the environment of the task.
-        # Certificates take 50 ms to load: only who needs them does.
+        # The caller sets the timeout. Proxies are taken from the task's environment.
+        # Certificates take 50 ms to load: only for https.
         verify = url.startswith("https:")
         self._client = httpx2.AsyncClient(headers=headers, timeout=None, follow_redirects=False, verify=verify)
 
     async def ask(self, prompt: str) -> str:
-        """The answer to the prompt. Raises Refused if the key or the address is wrong."""
+        """Return the answer. Raises Refused if the key or the address is wrong."""
         document: dict[str, object] = {"messages": [{"role": "user", "content": prompt}]}
         if self._model is not None:
             document = {"model": self._model, **document}
@@ -61,14 +61,14 @@ class Chat:
                 content = await _content_of(response)
         except (httpx2.HTTPError, OSError) as error:
             why = self._without_key(str(error)) or type(error).__name__
-            raise TaskError(f"the invoker {self._url} can't be reached: {why}", failure="transient") from None
+            raise TaskError(f"cannot reach invoker {self._url}: {why}", failure="transient") from None
         if response.status_code != _OK:
             raise self._refused(response, content)
         try:
             choice = msgspec.json.decode(content, type=_Answer).choices[0]
         except (msgspec.DecodeError, IndexError):
             said = self._without_key(content.decode(errors="replace"))
-            message = f"the invoker {self._url} answered something else than the chat format: {said}"
+            message = f"invoker {self._url} returned an unexpected format: {said}"
             raise TaskError(message, failure="transient") from None
         return choice.message.content or ""
 
@@ -79,7 +79,7 @@ class Chat:
     def _refused(self, response: httpx2.Response, content: bytes) -> MainspringError:
         code = response.status_code
         said = self._without_key(content.decode(errors="replace"))
-        message = f"the invoker {self._url} answered {code}" + (f": {said}" if said else "")
+        message = f"invoker {self._url} returned {code}" + (f": {said}" if said else "")
         wait = seconds_in(response.headers.get("retry-after", ""), self._clock.wall())
         if code == _TOO_MANY_REQUESTS:
             return TaskError(message, failure="rate_limited", retry_after_seconds=wait)
@@ -97,6 +97,6 @@ async def _content_of(response: httpx2.Response) -> bytes:
     async for piece in response.aiter_bytes():
         size += len(piece)
         if size > _LARGEST_BYTES:
-            raise TaskError(f"the invoker answers more than {_LARGEST_BYTES} bytes", failure="transient")
+            raise TaskError(f"the invoker's response exceeds {_LARGEST_BYTES} bytes", failure="transient")
         pieces.append(piece)
     return b"".join(pieces)

@@ -1,10 +1,10 @@
-"""A function of another process that answers prompts, behind a Unix socket; and the other end of it.
+"""Invoker function of another process, behind a Unix socket: client and server.
 
-    one connection for each prompt, one line of JSON each way:
+    one connection per prompt, one line of JSON each way:
     ──► {"prompt": "Sort: ..."}
     ◄── {"answer": "..."}   or   {"error": "...", "failure": "rate_limited", "retry_after_seconds": 20}
 
-The socket is one that only this user can connect to.
+Only this user can connect to the socket.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from mainspring.mapreduce.prompts import LONGEST_PROMPT
 from mainspring.protocol.errors import TaskError
 
 _LONGEST_LINE = 8 * max(LONGEST_ANSWER, LONGEST_PROMPT)
-"""In bytes: a character takes six of them at most, escaped."""
+"""In bytes: an escaped character takes at most six."""
 
 
 class PromptRequest(msgspec.Struct, frozen=True):
-    """A prompt on its way to the function."""
+    """A prompt for the function."""
 
     prompt: str
 
 
 class PromptReply(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What became of it."""
+    """Its answer or error."""
 
     answer: str | None = None
     error: str | None = None
@@ -44,13 +44,13 @@ class PromptReply(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
 
 
 class Socket:
-    """Asks through a socket."""
+    """Sends prompts to a socket."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     async def ask(self, prompt: str) -> str:
-        """The answer of the function at the other end."""
+        """Return the function's answer."""
         try:
             with _short(self._path) as path:
                 reader, writer = await asyncio.open_unix_connection(path, limit=_LONGEST_LINE)
@@ -61,23 +61,23 @@ class Socket:
             finally:
                 writer.close()
         except (OSError, ValueError) as error:
-            why = error.strerror if isinstance(error, OSError) and error.strerror else "it hung up"
-            raise TaskError(f"the invoker at {self._path} does not answer: {why}", failure="transient") from None
+            why = error.strerror if isinstance(error, OSError) and error.strerror else "connection closed"
+            raise TaskError(f"invoker {self._path} does not respond: {why}", failure="transient") from None
         if answered.answer is None:
             failure = answered.failure if answered.failure in TaskError.FAILURES else "transient"
             raise TaskError(
-                answered.error or "it gave no answer", failure=failure, retry_after_seconds=answered.retry_after_seconds
+                answered.error or "no answer", failure=failure, retry_after_seconds=answered.retry_after_seconds
             )
         return answered.answer
 
     async def close(self) -> None:
-        """Each question has had its own connection."""
+        """No-op: each prompt has its own connection."""
 
 
 class AnswerSocket:
-    """The end of the socket where the function is: answers until it is closed.
+    """Server side: answers prompts with a function until it is closed.
 
-    `PipelineScheduler(ai_invoker=..)` has one, so that the function runs where it was made.
+    Used by `PipelineScheduler(ai_invoker=..)`, so that the function runs in the process that defines it.
     """
 
     def __init__(self, path: Path, function: AnswerFunction) -> None:
@@ -87,7 +87,7 @@ class AnswerSocket:
         self._meetings: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
-        """Listen. A socket that is there from before is replaced."""
+        """Listen, replacing an existing socket."""
         self._path.unlink(missing_ok=True)
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         before = os.umask(0o177)
@@ -99,7 +99,7 @@ class AnswerSocket:
         self._server = await asyncio.start_unix_server(self._meet, sock=listening, limit=_LONGEST_LINE)
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close all connections."""
         if self._server is not None:
             self._server.close()
         for meeting in self._meetings:
@@ -115,7 +115,7 @@ class AnswerSocket:
             writer.write(msgspec.json.encode(await self._answer(await reader.readline())) + b"\n")
             await writer.drain()
         except (OSError, ValueError):
-            pass  # Whoever asked is gone, or spoke something else: they notice that no answer comes.
+            pass  # The client disconnected or sent garbage; it gets no answer.
         finally:
             self._meetings.discard(meeting)
             with suppress(OSError):
@@ -133,8 +133,7 @@ class AnswerSocket:
 
 @contextmanager
 def _short(path: Path) -> Iterator[str]:
-    """A name for a socket that is short enough: its address holds 108 bytes, and any path is short seen through a
-    descriptor of its directory."""
+    """Return a path short enough for a socket address (108 bytes), through a directory descriptor if needed."""
     if len(os.fsencode(path)) <= 100 or not hasattr(os, "O_PATH"):
         yield str(path)
         return

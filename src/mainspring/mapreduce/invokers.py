@@ -1,9 +1,8 @@
-"""Who answers prompts: one interface, and the four kinds of `core.mapping.Invoker`.
+"""Invokers: one interface, and the four kinds of `core.mapping.Invoker`.
 
-An invoker is asked many times at once. What goes wrong is a TaskError, which says whether another try may help:
-`transient` and `rate_limited` (perhaps with how long to wait) do, `permanent` does not. What would be the same for
-every prompt (no such program, a wrong key) is Refused, and ends all of it. How long one invocation may
-take is the business of whoever asks: an invoker that is cancelled leaves nothing running.
+An invoker gets many prompts concurrently. Failures are TaskErrors: `transient` and `rate_limited` (perhaps with a
+delay) may be retried, `permanent` may not. Errors that affect every prompt (program not found, wrong key) are Refused,
+and end the map-reduce. The caller sets the timeout of one invocation: a cancelled invoker leaves nothing running.
 """
 
 from __future__ import annotations
@@ -20,28 +19,28 @@ from mainspring.protocol.clock import Clock
 from mainspring.protocol.errors import Refused
 
 _NONE = """\
-no invoker is configured; say --invoker, or invoker: in the file
-Nobody answers the prompts. One of these says who does:
-  in pipeline.yaml:    invoker: {command: [llm, -m, small]}
-  when it is started:  ms up --invoker 'command:llm -m small', or ms worker --invoker ..
-  in mainspring.toml:  [invoker] with command, or url and model
-docs/guides/map-reduce.md has all of them"""
+no invoker is configured; set --invoker, or invoker: in the file
+Prompts need an invoker. Configure one of these:
+  in pipeline.yaml:     invoker: {command: [llm, -m, small]}
+  on the command line:  ms up --invoker 'command:llm -m small', or ms worker --invoker ..
+  in mainspring.toml:   [invoker] with command, or url and model
+See docs/guides/map-reduce.md"""
 
 
 class Invoke(Protocol):
     """Answers prompts."""
 
     async def ask(self, prompt: str) -> str:
-        """The answer. Raises TaskError, Refused."""
+        """Return the answer. Raises TaskError, Refused."""
         ...
 
     async def close(self) -> None:
-        """Nothing more will be asked."""
+        """Release resources."""
         ...
 
 
 def make_invoke(invoker: Invoker | None, directory: Path, clock: Clock) -> Invoke:
-    """What answers for this invoker. Raises Refused if there is none, or it can't be loaded."""
+    """Create the client of an invoker. Raises Refused if there is none, or it can't be loaded."""
     if invoker is None:
         raise Refused(_NONE, reason="no_invoker")
     if invoker.command is not None:
@@ -50,7 +49,7 @@ def make_invoke(invoker: Invoker | None, directory: Path, clock: Clock) -> Invok
         return Function(load_function(invoker.python, directory))
     if invoker.socket is not None:
         return Socket(directory / invoker.socket)
-    # It takes 0.1 s to import what speaks HTTP.
+    # The HTTP client takes 0.1 s to import.
     from mainspring.mapreduce.invoke_http import Chat
 
     return Chat(invoker.url or "", invoker.model, os.environ.get(KEY_VARIABLE), clock)

@@ -1,7 +1,7 @@
-"""The items of a map: rows of a CSV, objects of a JSON file, or those of the definition itself.
+"""Items of a map: rows of a CSV file, objects of a JSON file, or inline items.
 
-A file is read twice: once to count its items and to find what is wrong with it before anything is asked, and once
-more while they are asked for. So rows are never all in memory, and no question is paid for if row 99,999 is ragged.
+A file is read twice: first to count and validate its items, then while they are processed. So rows are never all in
+memory, and no prompt is paid for if row 99,999 is malformed.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from mainspring.mapreduce.paths import open_file
 from mainspring.protocol.errors import InvalidFile
 
 LARGEST_FIELD = 4 * 1024 * 1024
-"""Characters of one field of a CSV."""
+"""Characters of a CSV field."""
 LONGEST_LINE = 16 * 1024 * 1024
-"""Characters of one line of a CSV."""
+"""Characters of a CSV line."""
 LARGEST_JSON_BYTES = 256 * 1024 * 1024
-"""A list is read as a whole; one object a line has no such limit."""
+"""A JSON list is read as a whole; JSON lines have no such limit."""
 LARGEST_LINE_BYTES = 16 * 1024 * 1024
 _CHUNK_BYTES = 64 * 1024
 _MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
@@ -37,28 +37,28 @@ _UTF_8 = ("utf-8", "ascii")
 _OBJECT = msgspec.json.Decoder(dict[str, object])
 
 Item = dict[str, JsonValue]
-"""One item: its fields."""
+"""Fields of one item."""
 
 
 class Items:
-    """Items that can be gone through more than once."""
+    """Items that can be iterated repeatedly."""
 
     def __init__(self, read: Callable[[], Iterable[Item]], limit: int | None, name: str) -> None:
-        """Count them. Raises InvalidFile."""
+        """Count and validate them. Raises InvalidFile."""
         self._read = read
         self._limit = limit
         self.count = sum(1 for _ in self)
         if self.count > MOST_ITEMS:
-            raise InvalidFile(f"{name} has more than {MOST_ITEMS} items: say `limit`, or split it")
+            raise InvalidFile(f"{name} has more than {MOST_ITEMS} items: set `limit`, or split it")
 
     def __iter__(self) -> Iterator[Item]:
-        """Go through them. Raises InvalidFile."""
+        """Iterate over them. Raises InvalidFile."""
         return islice(self._read(), MOST_ITEMS + 1 if self._limit is None else self._limit)
 
 
 @contextmanager
 def open_items(given: Input, directory: Path) -> Iterator[Items]:
-    """The items of an input. Raises InvalidFile, with the line, if its file is not what it should be."""
+    """Open the items of an input. Raises InvalidFile, with the line, if its file is malformed."""
     source = given.source
     if source is None:
         inline = [{name: msgspec.json.decode(value) for name, value in item.items()} for item in given.items or ()]
@@ -81,27 +81,27 @@ def _read_csv(file: BinaryIO, source: ItemFile) -> Iterator[Item]:
             if not row:
                 continue
             if "\0" in "".join(row):
-                raise _flaw(source, rows.line_num, "has a NUL in it: is the file UTF-16? Say so in `encoding`")
+                raise _flaw(source, rows.line_num, "contains a NUL: if the file is UTF-16, set `encoding`")
             if header is None:
                 header = _header(row, source, rows.line_num)
             elif len(row) != len(header):
-                why = f"has {_fields(len(row))}, and the header {_fields(len(header))}"
+                why = f"has {_fields(len(row))}, the header has {_fields(len(header))}"
                 raise _flaw(source, rows.line_num, f"{why}: is a quote or a `{source.delimiter}` missing?")
             else:
                 yield dict(zip(header, row, strict=True))
         if header is None:
-            raise InvalidFile(f"{source.path} is empty: the first line of a CSV names its columns")
+            raise InvalidFile(f"{source.path} is empty: the first line of a CSV must name its columns")
     except csv.Error as error:
-        raise _flaw(source, rows.line_num, f"can't be read as CSV: {error}") from None
+        raise _flaw(source, rows.line_num, f"invalid CSV: {error}") from None
     except UnicodeError:
         raise InvalidFile(_say_undecodable(file, source.path, encoding)) from None
     finally:
-        # The file stays open for the next time.
+        # The file stays open for the next iteration.
         text.detach()
 
 
 def _lines_of(text: io.TextIOWrapper, path: str) -> Iterator[str]:
-    """The lines of a text, none of them too long: a file without ends of lines is not all read."""
+    """Yield the lines of a text, bounded in length, so that a file without newlines is not read completely."""
     number = 0
     while line := text.readline(LONGEST_LINE + 1):
         number += 1
@@ -115,9 +115,9 @@ def _header(row: list[str], source: ItemFile, line: int) -> list[str]:
     named: set[str] = set()
     for number, name in enumerate(header):
         if not name:
-            raise _flaw(source, line, f"names no column {number + 1}: each needs a name")
+            raise _flaw(source, line, f"has no name for column {number + 1}")
         if name in named:
-            raise _flaw(source, line, f"names two columns {name}")
+            raise _flaw(source, line, f"has a duplicate column {name}")
         named.add(name)
     return header
 
@@ -131,14 +131,14 @@ def _fields(count: int) -> str:
 
 
 def _encoding_of(file: BinaryIO, said: str) -> str:
-    """What the bytes at the beginning say, else what the definition says."""
+    """Return the encoding of the byte order mark, else the configured one."""
     file.seek(0)
     start = file.read(4)
     return next((encoding for mark, encoding in _MARKS if start.startswith(mark)), said)
 
 
 def _say_undecodable(file: BinaryIO, path: str, encoding: str) -> str:
-    """Where a file is not what its encoding says."""
+    """Return where a file does not match its encoding."""
     file.seek(0)
     decoder = codecs.getincrementaldecoder(encoding)()
     line, read_bytes = 1, 0
@@ -151,7 +151,7 @@ def _say_undecodable(file: BinaryIO, path: str, encoding: str) -> str:
             line += error.object[: error.start].count(b"\n")
             byte, place = error.object[error.start], read_bytes - len(held) + error.start + 1
             known = codecs.lookup(encoding).name.removesuffix("-sig")
-            advice = "say its `encoding`, such as latin-1," if known in _UTF_8 else "say another `encoding`,"
+            advice = "set `encoding`, such as latin-1," if known in _UTF_8 else "set another `encoding`,"
             return f"{path}:{line}: byte {place} (0x{byte:02x}) is not {known}: {advice} or save the file as UTF-8"
         except UnicodeError as error:
             return f"{path}:{line}: is not {encoding}: {error}"
@@ -165,19 +165,21 @@ def _read_json(file: BinaryIO, path: str) -> Iterator[Item]:
     start = file.read(_CHUNK_BYTES).removeprefix(codecs.BOM_UTF8).lstrip()
     file.seek(0)
     if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise InvalidFile(f"{path} is UTF-16: JSON is written in UTF-8, save it so")
+        raise InvalidFile(f"{path} is UTF-16: save it as UTF-8, which JSON requires")
     return _read_list(file, path) if start.startswith(b"[") else _read_lines(file, path)
 
 
 def _read_list(file: BinaryIO, path: str) -> Iterator[Item]:
     content = file.read(LARGEST_JSON_BYTES + 1).removeprefix(codecs.BOM_UTF8)
     if len(content) > LARGEST_JSON_BYTES:
-        raise InvalidFile(f"{path} is larger than {LARGEST_JSON_BYTES} bytes: write one object a line, without [ and ]")
+        raise InvalidFile(
+            f"{path} is larger than {LARGEST_JSON_BYTES} bytes: write one object per line, without [ and ]"
+        )
     _refuse_nul(content, path, 1)
     try:
         items: list[Item] = msgspec.json.decode(content, type=list[dict[str, object]])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidFile(f"{path} is no list of JSON objects: {error}") from None
+        raise InvalidFile(f"{path} is not a list of JSON objects: {error}") from None
     yield from items
 
 
@@ -192,15 +194,15 @@ def _read_lines(file: BinaryIO, path: str) -> Iterator[Item]:
         if line.strip():
             yield _object_in(line, path, number)
     if number == 0:
-        raise InvalidFile(f"{path} is empty: it must be a list of JSON objects, or have one object a line")
+        raise InvalidFile(f"{path} is empty: it must be a list of JSON objects, or one object per line")
 
 
 def _refuse_nul(text: bytes, path: str, first: int) -> None:
-    """No store takes a NUL, so no result could be made of it."""
+    """Reject NULs: no store accepts them, so no result could contain them."""
     at = text.find(_ESCAPED_NUL)
     if at >= 0:
         number = first + text.count(b"\n", 0, at)
-        raise InvalidFile(f"{path}:{number}: line {number} has a NUL in it (\\u0000): take it out")
+        raise InvalidFile(f"{path}:{number}: line {number} contains a NUL (\\u0000): remove it")
 
 
 def _object_in(line: bytes, path: str, number: int) -> Item:
@@ -208,6 +210,6 @@ def _object_in(line: bytes, path: str, number: int) -> Item:
     try:
         item: Item = _OBJECT.decode(line)  # type: ignore[assignment]  # JSON gives JSON values
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        why = f"the line is no JSON object ({error})"
-        raise InvalidFile(f"{path}:{number}: {why}; a file is a list of objects, or has one a line") from None
+        why = f"the line is not a JSON object ({error})"
+        raise InvalidFile(f"{path}:{number}: {why}; use a list of objects, or one object per line") from None
     return item

@@ -1,9 +1,9 @@
-"""Asks for each item, so many at once, and collects the rows.
+"""Mapper: ask for each item, with bounded concurrency, and collect the rows.
 
-1. All items are finished, also if some of them failed; unless so many failed one after another that the invoker must
-   be gone: a hundred thousand of them would take days to find that out.
+1. All items are processed even if some fail, unless so many fail in a row that the invoker must be down: a hundred
+   thousand of them would take days.
 2. Rows are in the order of the items, whichever is answered first.
-3. What an earlier attempt of the run has been answered is not asked again.
+3. Answers of earlier attempts of the run are reused.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from mainspring.mapreduce.prompts import Prompt
 from mainspring.protocol.errors import MainspringError, TaskError
 
 MOST_IN_A_ROW = 50
-"""So many items that failed for good, each after all its attempts and none answered between them."""
+"""Consecutive items that failed after all their attempts, before the map is abandoned."""
 
 Row = dict[str, JsonValue]
-"""The fields of an item, and those of its answer."""
+"""Fields of an item and of its answer."""
 
 
 class ItemFailure(msgspec.Struct, frozen=True, kw_only=True):
-    """An item that has no answer, for good."""
+    """An item that failed for good."""
 
     index: int
     error: str
@@ -39,17 +39,17 @@ class ItemFailure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Mapped(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the items."""
+    """Result of a map."""
 
     rows: Sequence[Row]
     failures: Sequence[ItemFailure]
     count: int
-    """How many items there are: more than those together if it was given up."""
+    """Number of items: more than rows and failures together if it was abandoned."""
     was_given_up: bool
 
 
 class Mapper:
-    """One map under way."""
+    """Runs one map."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Mapper:
         say: Callable[[str], None],
         moved: Callable[[int, int], None],
     ) -> None:
-        """`say` is for people; `moved` hears how many of how many items are done. Raises ExpressionFailed."""
+        """`say` writes to the log; `moved` gets the number of finished items, and of all. Raises ExpressionFailed."""
         self._step = step
         self._asker = asker
         self._journal = journal
@@ -74,7 +74,7 @@ class Mapper:
         self._in_a_row = 0
 
     async def run(self, items: Items) -> Mapped:
-        """Ask for each item. Raises InvalidFile if their file is changed into something else meanwhile."""
+        """Ask for each item. Raises InvalidFile if their file becomes invalid meanwhile."""
         self._moved(0, items.count)
         source = enumerate(items)
         try:
@@ -91,7 +91,7 @@ class Mapper:
         )
 
     async def _work(self, source: Iterator[tuple[int, Item]], count: int) -> None:
-        """Take one item after another, beside others who do the same."""
+        """Process items from the shared source, concurrently with other workers."""
         for index, item in source:
             try:
                 answer = await self._answer(index, item)
@@ -109,7 +109,7 @@ class Mapper:
 
     def _fail(self, index: int, error: TaskError) -> None:
         self._say(f"item {index} failed: {error}")
-        # What stays wrong is the item's own fault, and was not waited for.
+        # A permanent failure is the item's own fault, not the invoker's.
         self._in_a_row += error.failure != "permanent"
         wait = error.retry_after_seconds
         self._failures.append(
@@ -130,6 +130,6 @@ class Mapper:
 
 
 def _first(several: BaseExceptionGroup[MainspringError]) -> MainspringError:
-    """What went wrong first."""
+    """Return the first error of a group."""
     found = several.exceptions[0]
     return _first(found) if isinstance(found, BaseExceptionGroup) else found

@@ -1,7 +1,7 @@
-"""Files below a directory, and nowhere else: a path that leads out of it, by `..` or by a link, is refused.
+"""Files below a directory: a path that leaves it, by `..` or by a link, is rejected.
 
-A path is resolved, looked at, and then opened part by part without following links: what somebody changes in between
-is refused as well.
+A path is resolved, checked, and then opened component by component without following links, so that concurrent changes
+are rejected as well.
 """
 
 from __future__ import annotations
@@ -16,38 +16,38 @@ _FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 def open_file(directory: Path, path: str) -> int:
-    """A descriptor of the plain file at `path` below `directory`, to read. Raises InvalidFile."""
+    """Open the plain file at `path` below `directory` for reading; return its descriptor. Raises InvalidFile."""
     try:
         opened = _open(directory.resolve(), path)
     except OSError as error:
-        raise InvalidFile(f"{path} can't be read: {error.strerror}") from None
+        raise InvalidFile(f"cannot read {path}: {error.strerror}") from None
     except (RuntimeError, ValueError):
-        raise InvalidFile(f"{path} can't be read: it is no path") from None
+        raise InvalidFile(f"cannot read {path}: invalid path") from None
     if not stat.S_ISREG(os.fstat(opened).st_mode):
         os.close(opened)
-        raise InvalidFile(f"{path} is no file")
+        raise InvalidFile(f"{path} is not a file")
     return opened
 
 
 def make_directory(directory: Path, path: str) -> Path:
-    """The directory at `path` below `directory`, made if it is not there. Raises Refused."""
+    """Return the directory at `path` below `directory`, created if needed. Raises Refused."""
     try:
         root = directory.resolve()
         place = root.joinpath(path).resolve()
         if not place.is_relative_to(root):
-            raise Refused(f"{path} leads out of the directory {directory}", reason="outside")
+            raise Refused(f"{path} is outside of {directory}", reason="outside")
         place.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise Refused(f"{path} can't be made: {error.strerror}", reason="not_made") from None
+        raise Refused(f"cannot create {path}: {error.strerror}", reason="not_made") from None
     if not os.access(place, os.W_OK | os.X_OK):
-        raise Refused(f"{path} can't be written: results go there")
+        raise Refused(f"the results directory {path} is not writable")
     return place
 
 
 def _open(root: Path, path: str) -> int:
     target = root.joinpath(path).resolve()
     if not target.is_relative_to(root) or target == root:
-        raise InvalidFile(f"{path} leads out of the directory {root}")
+        raise InvalidFile(f"{path} is outside of {root}")
     *parents, name = target.relative_to(root).parts
     at = os.open(root, os.O_RDONLY | os.O_DIRECTORY | _FLAGS)
     try:

@@ -1,8 +1,7 @@
-"""From a template and values to the text of a prompt.
+"""Render prompts from a template and values.
 
-What is in the data stays data: a value is put in once, and never read as a template. A name that stands alone,
-`{{title}}`, is its whole value, however long that is; any other expression is the engine's
-(`core/expressions/engine.py`), with the bounds that it has.
+Data stays data: values are inserted once and never parsed as templates. A bare name, `{{title}}`, inserts its whole
+value of any length; other expressions are evaluated by the engine (`core/expressions/engine.py`), with its limits.
 """
 
 from __future__ import annotations
@@ -19,19 +18,19 @@ from mainspring.core.text.suggestions import did_you_mean
 from mainspring.protocol.errors import ExpressionFailed, TaskError
 
 LONGEST_PROMPT = 4 * 1024 * 1024
-"""In characters."""
+"""Characters."""
 _NAME = re.compile(r"\s*([A-Za-z][A-Za-z0-9_]*)\s*")
 _WORDS = frozenset({"true", "false", "none", "True", "False", "None", "not"})
-"""What looks like a name, and is none."""
+"""Keywords that look like names."""
 _UNNAMEABLE = "self"
-"""The engine can't be given a value of this name: it is reached through `item`."""
+"""The engine does not accept a value of this name; use `item`."""
 
 
 class Prompt:
-    """A template that was read once, and the fields that its answers are to have."""
+    """A parsed template, and the fields that its answers must have."""
 
     def __init__(self, template: str, output: Sequence[str]) -> None:
-        """Raises ExpressionFailed if it is no template."""
+        """Raises ExpressionFailed if the template is invalid."""
         pieces, fault = expression_grammar.split_template(template)
         if fault is not None:
             raise ExpressionFailed(fault)
@@ -39,12 +38,12 @@ class Prompt:
         self._closing = closing_words(output)
 
     def render(self, values: Mapping[str, JsonValue]) -> str:
-        """The text for these values. Raises TaskError, which stays, if they do not fit."""
+        """Render the prompt for these values. Raises TaskError, permanent, if that fails."""
         seen = {name: value for name, value in values.items() if name != _UNNAMEABLE}
         written = [self._rendered(piece, seen) for piece in self._pieces]
         size = sum(map(len, written))
         if size > LONGEST_PROMPT:
-            raise TaskError(f"the prompt gets {size} characters long: {LONGEST_PROMPT} are allowed")
+            raise TaskError(f"the prompt has {size} characters; the limit is {LONGEST_PROMPT}")
         return "".join(written) + self._closing
 
     def _rendered(self, piece: expression_grammar.Piece, values: Mapping[str, JsonValue]) -> str:
@@ -61,7 +60,7 @@ class Prompt:
 
 
 def closing_words(output: Sequence[str]) -> str:
-    """What follows a prompt whose answer is to have these fields: what it must look like."""
+    """Return the instructions that follow a prompt whose answer must have these fields."""
     if not output:
         return ""
     wanted = msgspec.json.format(msgspec.json.encode({name: f"<{name}>" for name in output}), indent=0).decode()
@@ -71,12 +70,12 @@ def closing_words(output: Sequence[str]) -> str:
 
 
 def as_text(value: JsonValue) -> str:
-    """A value as it stands in a text: a text as it is, everything else as JSON."""
+    """Return a string as it is, any other value as JSON."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def _value_of(name: str, values: Mapping[str, JsonValue]) -> JsonValue:
     if name not in values:
-        hint = did_you_mean(name, values) or f"; there is only {', '.join(sorted(values)[:20])}"
-        raise ExpressionFailed(f"there is no {name}{hint}")
+        hint = did_you_mean(name, values) or f"; defined: {', '.join(sorted(values)[:20])}"
+        raise ExpressionFailed(f"undefined name {name}{hint}")
     return values[name]

@@ -1,10 +1,14 @@
-"""What the rows become in the end.
+"""Reduce the rows to one result.
 
 json      {"results": [row, ..], "count": 42, "failed": 0}
-list      the answers alone, in the order of the items: values if there is one field, else objects
-table     a text, aligned for reading
-csv       a text, with a header
-prompt    what the invoker makes of them: a text, or an object with the fields that are asked for
+
+list      the answers alone, in item order: values if there is one field, else objects
+
+table     aligned text
+
+csv       text with a header
+
+prompt    the invoker's answer: text, or an object with the requested fields
 """
 
 from __future__ import annotations
@@ -21,13 +25,13 @@ from mainspring.mapreduce.mapping import Mapped, Row
 from mainspring.mapreduce.prompts import Prompt, as_text
 
 WIDEST_CELL = 60
-"""What is wider is cut off in a table: the other forms have it whole."""
+"""Wider table cells are truncated; the other formats have the whole value."""
 
 
 async def reduce_rows(
     mapped: Mapped, step: ReduceStep, output: Sequence[str], *, asker: Asker, params: JsonValue
 ) -> JsonValue:
-    """The result. Raises TaskError if it is a question and has no answer, ExpressionFailed if that is no template."""
+    """Return the result. Raises TaskError if its prompt fails, ExpressionFailed if the template is invalid."""
     rows = mapped.rows
     match step.type:
         case ReduceKind.JSON:
@@ -47,7 +51,7 @@ async def reduce_rows(
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Rows as a text whose columns stand below each other."""
+    """Format rows as an aligned table."""
     columns = _columns(rows)
     if not columns:
         return ""
@@ -58,7 +62,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def csv_text(rows: Sequence[Row]) -> str:
-    """Rows as CSV."""
+    """Format rows as CSV."""
     written = io.StringIO()
     columns = _columns(rows)
     writer = csv.writer(written, lineterminator="\n")
@@ -76,12 +80,12 @@ def _answers(rows: Sequence[Row], output: Sequence[str]) -> JsonValue:
 
 
 def _columns(rows: Sequence[Row]) -> list[str]:
-    """All fields, in the order in which they come."""
+    """Return all fields, in order of appearance."""
     return list(dict.fromkeys(name for row in rows for name in row))
 
 
 def _cell(value: JsonValue) -> str:
-    """A value on one line, and not too wide."""
+    """Format a value on one line, truncated."""
     text = " ".join(_written(value)[: 4 * WIDEST_CELL].split())
     return text if len(text) <= WIDEST_CELL else f"{text[: WIDEST_CELL - 1]}…"
 
@@ -95,5 +99,5 @@ def _aligned(line: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _width(text: str) -> int:
-    """How many columns of a screen a text takes: those of East Asia take two each."""
+    """Return the display width of a text: wide East Asian characters take two columns."""
     return len(text) if text.isascii() else sum(2 if east_asian_width(letter) in "WF" else 1 for letter in text)

@@ -1,4 +1,4 @@
-"""The file with the result of a run: `.results/2026-01-26T14-00-00.json`, named by when the attempt began, in UTC."""
+"""Result file of a run: `.results/2026-01-26T14-00-00.json`, named after the start of the attempt, in UTC."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from mainspring.mapreduce.mapping import ItemFailure
 
 
 class ResultFile(msgspec.Struct, frozen=True, kw_only=True):
-    """What is written, for every form of the result."""
+    """Content of the file, for every result format."""
 
     run_id: str
     pipeline: str
-    """The name of its directory."""
+    """Name of its directory."""
     started_at: datetime
     completed_at: datetime
     items: int
-    """How many have an answer."""
+    """Items with an answer."""
     failed: int
     errors: Sequence[ItemFailure]
     result: object
 
 
 def write_result(place: Path, result: ResultFile) -> str:
-    """Write it whole, under a name that no other has; the name. Raises OSError."""
+    """Write the file under a new name; return the name. Raises OSError."""
     stem = result.started_at.strftime("%Y-%m-%dT%H-%M-%S")
     beside = place / f".{stem}-{os.getpid()}.new"
     try:
@@ -42,11 +42,11 @@ def write_result(place: Path, result: ResultFile) -> str:
                 return name
     finally:
         beside.unlink(missing_ok=True)
-    raise AssertionError("there are more numbers than files")
+    raise AssertionError("unreachable")
 
 
 def output_of(result: JsonValue, *, items: int, failed: int, file: str | None, largest_bytes: int) -> dict[str, object]:
-    """The output of the task: in numbers, and the result itself unless it is too large for that."""
+    """Return the output of the task: counts, and the result itself unless it is too large."""
     output: dict[str, object] = {"items_processed": items, "items_failed": failed, "result_file": file}
     if len(msgspec.json.encode(result)) <= largest_bytes:
         output["result"] = result
@@ -54,13 +54,13 @@ def output_of(result: JsonValue, *, items: int, failed: int, file: str | None, l
 
 
 def _claim(beside: Path, target: Path) -> bool:
-    """Give the file its name, unless another has it."""
+    """Give the file its name, unless the name is taken."""
     try:
         os.link(beside, target)
     except FileExistsError:
         return False
     except OSError:
-        # A file system without hard links: nobody else is expected within the same second there.
+        # A file system without hard links: a conflict within the same second is unlikely.
         if target.exists():
             return False
         beside.rename(target)

@@ -1,1 +1,1 @@
-"""What a task knows of itself while it runs."""
+"""The context of a running task."""

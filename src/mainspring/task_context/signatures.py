@@ -1,4 +1,4 @@
-"""What a function says of its parameters: which are for the context, and of which types the others are."""
+"""Inspect function signatures: the context parameter, and declared types."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from mainspring.task_context.task_context import Context
 
 
 def asks_for_context(parameter: inspect.Parameter) -> bool:
-    """Whether a parameter is for the context."""
+    """Whether a parameter takes the context."""
     return parameter.name == "context" or parameter.annotation in {Context, "Context", "mainspring.Context"}
 
 
 def declared_types(function: Callable[..., object]) -> dict[str, Any]:
-    """The types of a function's parameters; none if they name what is not there when it runs."""
+    """Return the types of a function's parameters; empty if an annotation can't be resolved at run time."""
     try:
         return get_type_hints(function)
-    except Exception:  # noqa: BLE001 - annotations are users' code, and may raise anything
+    except Exception:  # noqa: BLE001 - annotations are users' code
         return {}

@@ -1,4 +1,4 @@
-"""What a task knows of itself: ids, parameters, outputs of its upstream, its last checkpoint (WRK-6, WRK-7).
+"""Context of a running task: ids, parameters, upstream outputs, last checkpoint (WRK-6, WRK-7).
 
     from mainspring import Context, task
 
@@ -8,8 +8,8 @@
         context.save_checkpoint({"page": done["page"] + 1})
         context.progress(50, "half of it")
 
-A function gets it as an argument, or by `current()`. A command's own Python program calls `current()` too: there it
-comes from the files that the environment names.
+A function gets it as an argument or from `current()`. A Python program run as a command calls `current()` too, which
+reads the files named by the environment.
 """
 
 from __future__ import annotations
@@ -29,50 +29,50 @@ from mainspring.protocol.clock import MachineClock
 from mainspring.protocol.errors import Refused
 
 TASK_ATTRIBUTE = "mainspring_task_name"
-"""What `@task` puts on a function: the name that it is served under."""
+"""Attribute that `@task` sets on a function: its handler name."""
 
 
 class Voice(Protocol):
-    """How a context speaks to the worker."""
+    """Backend of a context: how it communicates with the worker."""
 
     def move(self, percent: float | None, note: str) -> None:
-        """Say how far the task is."""
+        """Report progress."""
         ...
 
     def save(self, document: str) -> None:
-        """Hand over a checkpoint, as JSON."""
+        """Save a checkpoint, as JSON."""
         ...
 
     def extend(self, seconds: float) -> None:
-        """Ask for more time."""
+        """Request more time."""
         ...
 
     def deadline(self) -> datetime | None:
-        """When the attempt will be ended, if that has changed since it began."""
+        """Return the deadline, if it has changed since the start."""
         ...
 
     def artifacts(self) -> Path:
-        """The folder for files that the task leaves; it is there."""
+        """Return the artifact folder, created if needed."""
         ...
 
     def inputs(self) -> Path:
-        """The folder with the files that the task fetches."""
+        """Return the folder with the fetched artifacts."""
         ...
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """Which attempt of which task this is."""
+    """Identifies an attempt."""
 
     run_id: str
     task_id: str
     task_name: str
     attempt: int
-    """1 for the first try."""
+    """From 1."""
     attempt_id: str
-    """Never used twice: a key for what the task writes elsewhere."""
+    """Unique: an idempotency key for writes to other systems."""
     tenant: str
     failed_upstreams: tuple[str, ...] = ()
-    """Tasks it needs that ended without a success, where the job goes on regardless."""
+    """Upstream tasks that did not succeed, where the job continues regardless."""
     partition: int | None = None
     total: int | None = None
     window: datetime | None = None
@@ -80,7 +80,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Context:
-    """What a task knows of itself."""
+    """Context of a running task."""
 
     def __init__(
         self,
@@ -102,19 +102,19 @@ class Context:
         self._item = item
         self._voice = voice
         self.token = token
-        """Lets the task speak to the API about itself, as long as the attempt runs."""
+        """API token of the attempt, valid while it runs."""
         self._deadline = deadline
         if deadline is None and timeout_seconds:
             self._deadline = MachineClock().wall() + timedelta(seconds=timeout_seconds)
 
     @property
     def run_id(self) -> str:
-        """The run that the task belongs to."""
+        """The id of the run."""
         return self._identity.run_id
 
     @property
     def task_id(self) -> str:
-        """The task."""
+        """The id of the task."""
         return self._identity.task_id
 
     @property
@@ -124,59 +124,59 @@ class Context:
 
     @property
     def attempt(self) -> int:
-        """The number of the try, from 1."""
+        """The number of the attempt, from 1."""
         return self._identity.attempt
 
     @property
     def attempt_id(self) -> str:
-        """The attempt: never used twice, so a key for what the task writes elsewhere."""
+        """The id of the attempt. Unique: an idempotency key for writes to other systems."""
         return self._identity.attempt_id
 
     @property
     def traceparent(self) -> str:
-        """The attempt's place in the trace of its run (W3C Trace Context), for what it calls elsewhere."""
+        """The W3C Trace Context of the attempt, for outgoing calls."""
         from mainspring.core.model.trace_ids import traceparent
 
         return traceparent(self.run_id, self.attempt_id)
 
     @property
     def tenant(self) -> str:
-        """Whose task it is."""
+        """The tenant of the run."""
         return self._identity.tenant
 
     @property
     def failed_upstreams(self) -> tuple[str, ...]:
-        """Tasks it needs that ended without a success, where the job goes on regardless."""
+        """Upstream tasks that did not succeed, where the job continues regardless."""
         return self._identity.failed_upstreams
 
     @property
     def partition(self) -> int | None:
-        """Which task of a fan-out this is, from 0; None if it is of none."""
+        """The index in a fan-out, from 0; None outside of one."""
         return self._identity.partition
 
     @property
     def total(self) -> int | None:
-        """How many tasks the fan-out has."""
+        """The number of tasks in the fan-out."""
         return self._identity.total
 
     @property
     def window(self) -> datetime | None:
-        """The window of the schedule that the run is for; None if it is for none."""
+        """The schedule window of the run; None without a schedule."""
         return self._identity.window
 
     @property
     def memory_bytes(self) -> int:
-        """How much memory the attempt may use: more than the job says, if an earlier one ran out of that."""
+        """The memory limit of the attempt: above the job's, if an earlier attempt ran out of memory."""
         return self._identity.memory_bytes
 
     @property
     def deadline(self) -> datetime | None:
-        """When the attempt will be ended, as far as is known by now; None if it has no limit."""
+        """When the attempt times out, including extensions; None without a limit."""
         return self._voice.deadline() or self._deadline
 
     @cached_property
     def item(self) -> Any:
-        """What a task of a fan-out is for; None if it is of none."""
+        """The item of a fan-out task; None outside of one."""
         return msgspec.json.decode(self._item) if self._item is not None else None
 
     @cached_property
@@ -186,74 +186,74 @@ class Context:
 
     @cached_property
     def outputs(self) -> dict[str, Any]:
-        """The outputs of the tasks that it needs, by name."""
+        """The outputs of the upstream tasks, by name."""
         return {name: msgspec.json.decode(output) for name, output in self._outputs.items()}
 
     @cached_property
     def checkpoint(self) -> Any:
-        """What an earlier attempt saved last; None if there is nothing."""
+        """The last checkpoint of an earlier attempt; None if there is none."""
         return msgspec.json.decode(self._checkpoint) if self._checkpoint is not None else None
 
     @cached_property
     def artifacts(self) -> Path:
-        """A folder for files that the task leaves: its worker stores them when it is over (WRK-11)."""
+        """The folder for artifacts: the worker stores its files when the task has ended (WRK-11)."""
         return self._voice.artifacts()
 
     @property
     def inputs(self) -> Path:
-        """A folder with the files that the task fetches: `inputs / "extract" / "orders.csv"`."""
+        """The folder with the fetched artifacts: `inputs / "extract" / "orders.csv"`."""
         return self._voice.inputs()
 
     def save_checkpoint(self, document: object) -> None:
-        """Save what the next attempt is to find, wherever it runs: anything that JSON can say, up to 256 KiB."""
+        """Save a checkpoint for the next attempt, on any worker: JSON-compatible, up to 256 KiB."""
         from mainspring.core.work.work import LARGEST_CHECKPOINT_BYTES
 
         text = msgspec.json.encode(document)
         if len(text) > LARGEST_CHECKPOINT_BYTES:
-            raise Refused(f"a checkpoint of {len(text)} bytes: {LARGEST_CHECKPOINT_BYTES} are allowed")
+            raise Refused(f"the checkpoint has {len(text)} bytes; the limit is {LARGEST_CHECKPOINT_BYTES}")
         self._voice.save(text.decode())
 
     def progress(self, percent: float | None = None, note: str = "") -> None:
-        """Say how far the task is, from 0 to 100, and what it is doing."""
+        """Report progress, from 0 to 100, and a note."""
         self._voice.move(percent, note)
 
     def extend(self, seconds: float) -> None:
-        """Ask to have so much time from now on. One that says how far it is, and gets on, gets it: see `deadline`."""
+        """Request this many seconds from now on. Granted to tasks that report progress: see `deadline`."""
         from mainspring.core.work.work import LONGEST_EXTENSION_SECONDS
 
         if not 0 < seconds <= LONGEST_EXTENSION_SECONDS:
-            raise Refused(f"an extension is more than 0 and at most {LONGEST_EXTENSION_SECONDS:.0f} seconds")
+            raise Refused(f"an extension must be above 0 and at most {LONGEST_EXTENSION_SECONDS:.0f} seconds")
         self._voice.extend(seconds)
 
 
 _current: Context | None = None
 _inside: ContextVar[Context | None] = ContextVar("mainspring_context", default=None)
-"""Where several tasks run in one process: `Job.run()` and `mainspring.testing`."""
+"""For several tasks in one process: `Job.run()` and `mainspring.testing`."""
 _loading: ContextVar[bool] = ContextVar("mainspring_loading", default=False)
 
 
 def current() -> Context:
-    """The context of the task that this is called in. Raises Refused outside of a task."""
+    """Return the context of the running task. Raises Refused outside of a task."""
     context = _inside.get() or _current
     if context is not None:
         return context
     path = os.environ.get("MAINSPRING_CONTEXT")
     if path is None:
-        raise Refused("this process runs no task: there is no context")
+        raise Refused("no context: this process does not run a task")
     context = _read(Path(path))
     set_current(context)
     return context
 
 
 def set_current(context: Context | None) -> None:
-    """For the process that calls the function: this is its context now."""
-    global _current  # noqa: PLW0603 - a process runs one task at a time, also in threads that a function starts
+    """Set the context of this process."""
+    global _current  # noqa: PLW0603 - a process runs one task at a time, threads included
     _current = context
 
 
 @contextmanager
 def inside(context: Context) -> Iterator[Context]:
-    """For a process with several tasks: what runs in this block has this context."""
+    """Set the context within a block, for a process with several tasks."""
     before = _inside.set(context)
     try:
         yield context
@@ -263,7 +263,7 @@ def inside(context: Context) -> Iterator[Context]:
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """For a worker's child: what runs in this block is a file of handlers that is imported."""
+    """Mark a block that imports a file of handlers in a worker's child."""
     before = _loading.set(True)
     try:
         yield
@@ -272,17 +272,17 @@ def loading() -> Iterator[None]:
 
 
 def is_loading() -> bool:
-    """Whether a worker's child imports the file that asks."""
+    """Whether a worker's child is importing the calling file."""
     return _loading.get()
 
 
 def is_inside() -> bool:
-    """Whether what runs here is within a block of `inside`."""
+    """Whether the caller is within an `inside` block."""
     return _inside.get() is not None
 
 
 class SavedContext(msgspec.Struct, frozen=True, kw_only=True):
-    """The file that a worker leaves for a command: `MAINSPRING_CONTEXT` names it."""
+    """The context file of a command, named by `MAINSPRING_CONTEXT`."""
 
     run_id: str
     task_id: str
@@ -309,32 +309,32 @@ class _SavedDeadline(msgspec.Struct, frozen=True):
 
 
 class _Files:
-    """How a command speaks: by files that the worker looks at."""
+    """Context backend of a command: files that the worker polls."""
 
     def move(self, percent: float | None, note: str) -> None:
-        """Write the file of progress."""
+        """Write the progress file."""
         said = {"note": note} if percent is None else {"percent": percent, "note": note}
         _replace(Path(os.environ["MAINSPRING_PROGRESS"]), msgspec.json.encode(said))
 
     def save(self, document: str) -> None:
-        """Write the file of the checkpoint."""
+        """Write the checkpoint file."""
         _replace(Path(os.environ["MAINSPRING_CHECKPOINT"]), document.encode())
 
     def extend(self, seconds: float) -> None:
-        """Write the file of the request."""
+        """Write the extension request."""
         _replace(Path(os.environ["MAINSPRING_EXTEND"]), str(seconds).encode())
 
     def deadline(self) -> datetime | None:
-        """Look again into the file of the context: the worker writes it anew."""
+        """Read the deadline from the context file, which the worker rewrites."""
         saved = Path(os.environ["MAINSPRING_CONTEXT"]).read_bytes()
         return msgspec.json.decode(saved, type=_SavedDeadline).deadline
 
     def artifacts(self) -> Path:
-        """A folder that the worker made."""
+        """Return the artifact folder."""
         return Path(os.environ["MAINSPRING_ARTIFACTS"])
 
     def inputs(self) -> Path:
-        """Another one."""
+        """Return the folder with the fetched artifacts."""
         return Path(os.environ["MAINSPRING_INPUTS"])
 
 
@@ -366,7 +366,7 @@ def _read(path: Path) -> Context:
 
 
 def parse_window(text: str) -> datetime | None:
-    """A window as it is sent: RFC 3339, or nothing."""
+    """Parse a window from the wire: RFC 3339, or empty."""
     return msgspec.convert(text, datetime) if text else None
 
 
@@ -376,7 +376,7 @@ def _unless_null(raw: msgspec.Raw) -> str | None:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Write a file whole: whoever looks sees the old content or the new."""
+    """Write a file atomically."""
     beside = path.with_name(f"{path.name}.new")
     beside.write_bytes(content)
     beside.replace(path)

@@ -1,1 +1,1 @@
-"""Runs attempts: an agent that talks to the server, and a guard that is the parent of all that runs."""
+"""Worker: an agent that talks to the server, and a supervisor that is the parent of every task process."""

@@ -1,1 +1,1 @@
-"""The agent with a real guard, real processes, and a WebSocket server that the test plays."""
+"""Tests of the agent with a real supervisor, real processes, and a fake WebSocket server."""

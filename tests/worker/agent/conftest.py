@@ -1,4 +1,4 @@
-"""A server that is played, and an agent of its own for each test. Nothing that a test starts may be left."""
+"""A fake server and an agent per test. No process of a test may remain."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tests.worker.agent.desk import Desk, open_desk
 def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Processes take real time."""
+    """Run on real time, because of processes."""
     return {"real": asyncio.new_event_loop}
 
 
 class Shop:
-    """Agents on one state directory, one after another."""
+    """Successive agents on one state directory."""
 
     def __init__(self, state_dir: Path) -> None:
         self.state_dir = state_dir
@@ -57,20 +57,20 @@ class Shop:
         return self.agent
 
     async def crash(self) -> None:
-        """End the agent without a word to its guard."""
+        """Crash the agent without notifying its supervisor."""
         assert self._working is not None
         self._working.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._working
 
     async def left(self) -> None:
-        """Wait until the agent has left by itself."""
+        """Wait until the agent has exited by itself."""
         assert self._working is not None
         async with asyncio.timeout(30):
             await self._working
 
     def processes(self, word: str = "mainspring.worker.supervisor.supervisor") -> list[psutil.Process]:
-        """Processes that were started for this directory, with this word in their command."""
+        """Return processes of this directory with this word in their command line."""
         found = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
@@ -82,7 +82,7 @@ class Shop:
         return found
 
     async def end(self) -> None:
-        """Whatever is left is ended."""
+        """End everything that still runs."""
         if self._working is not None and not self._working.done():
             assert self.agent is not None
             self.agent.leave()
@@ -96,14 +96,14 @@ class Shop:
 
 @pytest.fixture
 async def desk() -> AsyncIterator[Desk]:
-    """A server that the test plays."""
+    """A fake server."""
     async with open_desk() as desk:
         yield desk
 
 
 @pytest.fixture
 async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
-    """A place where agents work."""
+    """A state directory with its agents."""
     shop = Shop(tmp_path / "state")
     yield shop
     await shop.end()

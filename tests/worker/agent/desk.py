@@ -1,4 +1,4 @@
-"""A server that a test plays: it says what the test says, and keeps what workers say."""
+"""A fake server: sends what the test tells it to, and records what workers send."""
 
 from __future__ import annotations
 
@@ -37,26 +37,26 @@ M = TypeVar("M")
 
 
 async def until_it_holds(condition: Callable[[], bool]) -> None:
-    """Wait for what another process does to the disk."""
+    """Poll a condition that another process fulfills."""
     async with asyncio.timeout(PATIENCE_SECONDS):
-        while not condition():  # noqa: ASYNC110 - nothing tells
+        while not condition():  # noqa: ASYNC110 - there is no event
             await asyncio.sleep(_LOOK_SECONDS)
 
 
 class Desk:
-    """One server, for one worker."""
+    """A server for one worker."""
 
     def __init__(self) -> None:
         self.port = 0
         self.heard: list[FromWorker] = []
         self.frames: list[list[FromWorker]] = []
-        """The same, as it came."""
+        """The same, by frame."""
         self.greets = True
-        """Does it say welcome?"""
+        """Whether it sends a welcome."""
         self.answers = True
-        """Does it answer results and logs?"""
+        """Whether it acknowledges results and logs."""
         self.points_to = ""
-        """Where it says that the leader is, if it is not here."""
+        """Address of the leader to redirect to, if set."""
         self.refuses: HTTPStatus | None = None
         self.tokens: list[str] = []
         self._link: ServerConnection | None = None
@@ -67,22 +67,22 @@ class Desk:
         return f"http://127.0.0.1:{self.port}"
 
     async def say(self, *messages: ToWorker) -> None:
-        """Say this to whoever is connected."""
+        """Send messages to the connected worker."""
         assert self._link is not None
         await self._link.send(msgspec.msgpack.encode(messages))
 
     async def assign(self, lease: str, *works: tuple[str, str]) -> None:
-        """Give out a group: attempts and their works."""
+        """Assign a group of attempts with their works."""
         group = [Assignment(one, f"task_{one}", "run_1", "acme", one, 1, work, "{}", {}) for one, work in works]
         await self.say(Assign(lease, tuple(group)))
 
     async def hang_up(self) -> None:
-        """Lose the connection."""
+        """Close the connection."""
         assert self._link is not None
         await self._link.close()
 
     async def wait_for(self, kind: type[M], fits: Callable[[M], bool] = lambda _: True, times: int = 1) -> M:
-        """The message of this kind, as soon as it was said so often."""
+        """Wait for the n-th message of this kind."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             while True:
                 found = [one for one in self.heard if isinstance(one, kind) and fits(one)]
@@ -92,18 +92,18 @@ class Desk:
                 await self._something.wait()
 
     async def knocked(self, times: int) -> None:
-        """Wait until workers have tried to connect so often."""
+        """Wait for this many connection attempts."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             while len(self.tokens) < times:
                 self._something.clear()
                 await self._something.wait()
 
     async def result(self, attempt: str, times: int = 1) -> Result:
-        """What an attempt left."""
+        """Wait for the result of an attempt."""
         return await self.wait_for(Result, lambda one: one.attempt == attempt, times)
 
     def log(self, attempt: str) -> bytes:
-        """What an attempt printed, put together from its pieces."""
+        """Return the log of an attempt, assembled from its pieces."""
         whole = bytearray()
         for piece in self.heard:
             if isinstance(piece, Log) and piece.attempt == attempt:
@@ -111,7 +111,7 @@ class Desk:
         return bytes(whole)
 
     async def serve(self, link: ServerConnection) -> None:
-        """Talk to one worker."""
+        """Serve one worker."""
         self._link = link
         try:
             async for data in link:
@@ -135,7 +135,7 @@ class Desk:
             await self.say(LogKept(message.attempt, message.offset + len(message.data)))
 
     def check(self, link: ServerConnection, request: Request) -> Response | None:
-        """Look at the token before the link is opened."""
+        """Check the token before the link is opened."""
         self.tokens.append(request.headers.get("Authorization", ""))
         self._something.set()
         if self.refuses is None:
@@ -145,7 +145,7 @@ class Desk:
 
 @asynccontextmanager
 async def open_desk() -> AsyncIterator[Desk]:
-    """A server on a port of its own."""
+    """Start a server on a free port."""
     desk = Desk()
     async with serve(desk.serve, "127.0.0.1", 0, process_request=desk.check, compression=None) as server:
         desk.port = next(iter(server.sockets)).getsockname()[1]

@@ -1,4 +1,4 @@
-"""A worker from end to end: an agent, its guard, processes, a disk, and a server that is played (WRK-1, WRK-8..10)."""
+"""A worker end to end: agent, supervisor, processes, disk, and a fake server (WRK-1, WRK-8..10)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ECHO = '{"run": ["echo", "hello"]}'
 
 
 def until(path: Path) -> str:
-    """Work that ends when a file is there."""
+    """Return work that ends when a file exists."""
     text = f"while [ ! -e {path} ]; do sleep 0.02; done; echo done"
     return msgspec.json.encode({"shell": text, "grace_seconds": 1.0}).decode()
 
@@ -68,8 +68,8 @@ def ask(context) -> None:
 """
 
 
-async def test_it_registers_runs_what_it_is_given_and_reports(desk: Desk, shop: Shop) -> None:
-    """WRK-1, WRK-8: received, started, its result and its log; and nothing stays on its disk."""
+async def test_a_worker_registers_runs_its_tasks_and_reports(desk: Desk, shop: Shop) -> None:
+    """WRK-1, WRK-8: received, started, result and log; nothing remains on its disk."""
     shop.open(desk.url, token="secret")
     hello = await desk.wait_for(Register)
     assert (hello.worker, hello.pool, hello.zone, hello.labels["disk"]) == ("w1", "default", "eu", "ssd")
@@ -87,8 +87,8 @@ async def test_it_registers_runs_what_it_is_given_and_reports(desk: Desk, shop: 
     await until_it_holds(lambda: not log_path(shop.state_dir, "b").exists())
 
 
-async def test_what_it_can_not_run_is_refused(desk: Desk, shop: Shop) -> None:
-    """PLC-7: a handler that is not served, a kind that is not known, a directory that is not there."""
+async def test_assignments_that_cannot_run_are_refused(desk: Desk, shop: Shop) -> None:
+    """PLC-7: an unknown handler, an unknown kind of work, a missing directory."""
     shop.open(desk.url)
     await desk.wait_for(Register)
     works = ('{"handler": "other"}', '{"magic": "x"}', '{"run": ["true"], "directory": "/no/such/place"}')
@@ -96,13 +96,13 @@ async def test_what_it_can_not_run_is_refused(desk: Desk, shop: Shop) -> None:
 
     assert (await desk.result("good")).outcome is Outcome.SUCCEEDED
     whys = [one.why for one in desk.heard if isinstance(one, Refusal)]
-    assert "no handler other" in whys[0]
+    assert "handler other" in whys[0]
     assert "exactly one of" in whys[1]
     assert "/no/such/place" in whys[2]
 
 
-async def test_what_ends_without_a_server_is_reported_when_there_is_one(desk: Desk, shop: Shop, tmp_path: Path) -> None:
-    """WRK-10: it goes on running, and says in the next session what it holds."""
+async def test_results_are_reported_after_an_outage_of_the_server(desk: Desk, shop: Shop, tmp_path: Path) -> None:
+    """WRK-10: attempts continue, and the next session lists them."""
     shop.open(desk.url)
     await desk.wait_for(Register)
     await desk.assign("lease", ("a", until(tmp_path / "go")))
@@ -118,7 +118,7 @@ async def test_what_ends_without_a_server_is_reported_when_there_is_one(desk: De
     assert sum(isinstance(one, Result) for one in desk.heard) == 1
 
 
-async def test_a_result_is_sent_again_until_it_is_answered(desk: Desk, shop: Shop) -> None:
+async def test_a_result_is_resent_until_it_is_acknowledged(desk: Desk, shop: Shop) -> None:
     """I-50."""
     shop.open(desk.url)
     await desk.wait_for(Register)
@@ -131,8 +131,8 @@ async def test_a_result_is_sent_again_until_it_is_answered(desk: Desk, shop: Sho
     assert await desk.result("a", times=2) == first
 
 
-async def test_another_agent_goes_on_with_what_runs(desk: Desk, shop: Shop, tmp_path: Path) -> None:
-    """WRK-10, I-17: the same process, which never ran twice."""
+async def test_a_new_agent_takes_over_running_attempts(desk: Desk, shop: Shop, tmp_path: Path) -> None:
+    """WRK-10, I-17: the same processes, each run once."""
     work = f'{{"shell": "echo x >> {tmp_path}/runs; while [ ! -e {tmp_path}/go ]; do sleep 0.02; done"}}'
     shop.open(desk.url)
     await desk.wait_for(Register)
@@ -149,10 +149,10 @@ async def test_another_agent_goes_on_with_what_runs(desk: Desk, shop: Shop, tmp_
     assert (tmp_path / "runs").read_text() == "x\nx\n"
 
 
-async def test_another_agent_leaves_a_process_alone_that_went_on_to_the_next_attempt(
+async def test_a_new_agent_does_not_kill_a_process_that_runs_the_next_attempt(
     desk: Desk, shop: Shop, tmp_path: Path
 ) -> None:
-    """The journal knows the process by the first attempt, which ended while no agent was there."""
+    """The spool knows the process by the first attempt, which ended without an agent."""
     (shop.code / "waiting.py").write_text(WAITING)
     works = [
         msgspec.json.encode({"python": "waiting:wait", "args": {"path": f"{tmp_path}/{n}"}}).decode() for n in "ab"
@@ -171,15 +171,15 @@ async def test_another_agent_leaves_a_process_alone_that_went_on_to_the_next_att
     assert (await desk.result("b")).outcome is Outcome.SUCCEEDED
 
 
-async def test_two_agents_can_not_share_a_directory(desk: Desk, shop: Shop) -> None:
-    """The second one says who has it."""
+async def test_two_agents_cannot_share_a_directory(desk: Desk, shop: Shop) -> None:
+    """The error names the owner."""
     shop.open(desk.url)
     with pytest.raises(Refused, match="in use by another worker"):
         shop.open(desk.url)
 
 
-async def test_what_a_guard_left_behind_when_it_died_is_ended_and_reported(desk: Desk, shop: Shop) -> None:
-    """And a new guard runs the next task."""
+async def test_orphans_of_a_dead_supervisor_are_killed_and_reported(desk: Desk, shop: Shop) -> None:
+    """A new supervisor runs the next task."""
     shop.open(desk.url)
     await desk.wait_for(Register)
     await desk.assign("lease", ("a", '{"run": ["sleep", "347.1"]}'))
@@ -187,14 +187,14 @@ async def test_what_a_guard_left_behind_when_it_died_is_ended_and_reported(desk:
     shop.processes()[0].send_signal(signal.SIGKILL)
 
     result = await desk.result("a")
-    assert (result.outcome, result.error) == (Outcome.STOPPED, '"the guard died"')
+    assert (result.outcome, result.error) == (Outcome.STOPPED, '"the supervisor died"')
     assert shop.processes("sleep 347.1") == []
     await desk.assign("lease2", ("b", ECHO))
     assert (await desk.result("b")).outcome is Outcome.SUCCEEDED
 
 
-async def test_a_stop_ends_what_runs(desk: Desk, shop: Shop, tmp_path: Path) -> None:
-    """STA-8: and a member that waits behind it."""
+async def test_a_stop_ends_running_and_waiting_attempts(desk: Desk, shop: Shop, tmp_path: Path) -> None:
+    """STA-8."""
     shop.open(desk.url)
     await desk.wait_for(Register)
     await desk.assign("lease", ("a", until(tmp_path / "never")), ("b", ECHO), ("c", ECHO))
@@ -206,8 +206,8 @@ async def test_a_stop_ends_what_runs(desk: Desk, shop: Shop, tmp_path: Path) -> 
     assert (await desk.result("c")).outcome is Outcome.SUCCEEDED
 
 
-async def test_a_task_asks_for_more_time_and_hears_the_answer(desk: Desk, shop: Shop) -> None:
-    """LIV-4: from the function to the server and back."""
+async def test_a_task_gets_an_extension(desk: Desk, shop: Shop) -> None:
+    """LIV-4: the request and its answer pass through all processes."""
     (shop.code / "asking.py").write_text(ASKING)
     work = '{"python": "asking:ask"}'
     shop.open(desk.url)
@@ -220,8 +220,8 @@ async def test_a_task_asks_for_more_time_and_hears_the_answer(desk: Desk, shop: 
     assert (await desk.result("a")).outcome is Outcome.SUCCEEDED
 
 
-async def test_it_says_whether_a_file_is_there_also_while_it_leaves(desk: Desk, shop: Shop, tmp_path: Path) -> None:
-    """TRG-8: as it sees it."""
+async def test_file_probes_are_answered_also_while_draining(desk: Desk, shop: Shop, tmp_path: Path) -> None:
+    """TRG-8: as this worker sees the file."""
     agent = shop.open(desk.url)
     await desk.wait_for(Register)
     await desk.assign("lease", ("a", until(tmp_path / "go")))
@@ -239,8 +239,8 @@ async def test_it_says_whether_a_file_is_there_also_while_it_leaves(desk: Desk, 
     await shop.left()
 
 
-async def test_a_recall_returns_what_has_not_begun(desk: Desk, shop: Shop, tmp_path: Path) -> None:
-    """The one that runs is answered *started*."""
+async def test_a_recall_returns_attempts_that_have_not_started(desk: Desk, shop: Shop, tmp_path: Path) -> None:
+    """A running one is answered *started*."""
     shop.open(desk.url)
     await desk.wait_for(Register)
     await desk.assign("lease", ("a", until(tmp_path / "go")), ("b", ECHO), ("c", ECHO))
@@ -253,8 +253,8 @@ async def test_a_recall_returns_what_has_not_begun(desk: Desk, shop: Shop, tmp_p
     await desk.result("a")
 
 
-async def test_a_worker_that_leaves_finishes_and_says_goodbye(desk: Desk, shop: Shop, tmp_path: Path) -> None:
-    """WRK-9: what has not begun is given back; its guard ends too."""
+async def test_a_draining_worker_finishes_and_says_goodbye(desk: Desk, shop: Shop, tmp_path: Path) -> None:
+    """WRK-9: unstarted attempts are returned; its supervisor exits too."""
     agent = shop.open(desk.url)
     await desk.wait_for(Register)
     await desk.assign("lease", ("a", until(tmp_path / "go")), ("b", ECHO))
@@ -272,8 +272,8 @@ async def test_a_worker_that_leaves_finishes_and_says_goodbye(desk: Desk, shop: 
     assert shop.processes() == []
 
 
-async def test_a_worker_that_is_hurried_stops_what_runs(desk: Desk, shop: Shop, tmp_path: Path) -> None:
-    """Asked twice."""
+async def test_a_second_request_to_leave_stops_running_attempts(desk: Desk, shop: Shop, tmp_path: Path) -> None:
+    """`leave` is called twice."""
     agent = shop.open(desk.url)
     await desk.wait_for(Register)
     await desk.assign("lease", ("a", until(tmp_path / "never")))
@@ -286,7 +286,7 @@ async def test_a_worker_that_is_hurried_stops_what_runs(desk: Desk, shop: Shop, 
     assert desk.heard[-1] == Goodbye()
 
 
-async def test_a_worker_goes_where_it_is_sent(desk: Desk, shop: Shop) -> None:
+async def test_a_worker_follows_a_redirect(desk: Desk, shop: Shop) -> None:
     """Elsewhere: another server leads the pool."""
     async with open_desk() as leader:
         desk.greets = False
@@ -303,10 +303,10 @@ async def test_a_worker_goes_where_it_is_sent(desk: Desk, shop: Shop) -> None:
 @pytest.mark.parametrize(
     ("status", "error"), [(HTTPStatus.UNAUTHORIZED, Unauthenticated), (HTTPStatus.FORBIDDEN, Forbidden)]
 )
-async def test_a_token_that_was_never_good_ends_a_worker(
+async def test_a_token_that_was_never_valid_ends_a_worker(
     desk: Desk, shop: Shop, status: HTTPStatus, error: type[Exception]
 ) -> None:
-    """Somebody mistyped it."""
+    """It may be mistyped."""
     desk.refuses = status
     shop.open(desk.url)
     with pytest.raises(error):
@@ -314,8 +314,8 @@ async def test_a_token_that_was_never_good_ends_a_worker(
     assert shop.processes() == []
 
 
-async def test_a_token_that_was_good_once_is_tried_again(desk: Desk, shop: Shop) -> None:
-    """A server's trouble never ends a worker."""
+async def test_a_token_that_was_valid_once_is_retried(desk: Desk, shop: Shop) -> None:
+    """Server failures never end a worker."""
     shop.open(desk.url)
     await desk.wait_for(Register)
     await desk.assign("lease", ("a", ECHO))
@@ -328,8 +328,8 @@ async def test_a_token_that_was_good_once_is_tried_again(desk: Desk, shop: Shop)
     await desk.wait_for(Register, times=2)
 
 
-async def test_a_worker_whose_journal_is_nearly_full_takes_nothing_until_there_is_room(desk: Desk, shop: Shop) -> None:
-    """I-53: it says so, drops nothing, and registers again when results were answered."""
+async def test_a_worker_with_a_full_spool_accepts_no_work_until_there_is_space(desk: Desk, shop: Shop) -> None:
+    """I-53: it notifies the server, drops nothing, and registers again after results were answered."""
     desk.answers = False
     shop.open(desk.url, journal_bytes=5_000)
     await desk.wait_for(Register)
@@ -346,8 +346,8 @@ async def test_a_worker_whose_journal_is_nearly_full_takes_nothing_until_there_i
     assert (await desk.result("c")).outcome is Outcome.SUCCEEDED
 
 
-async def test_servers_that_point_at_one_another_are_left_for_a_while(desk: Desk, shop: Shop) -> None:
-    """Each believes that the other leads: the worker slows down, and goes on asking."""
+async def test_redirect_loops_are_slowed_down(desk: Desk, shop: Shop) -> None:
+    """Each server believes that the other leads: the worker backs off and retries."""
     async with open_desk() as other:
         desk.points_to, other.points_to = other.url, desk.url
         shop.open(desk.url)

@@ -1,4 +1,4 @@
-"""Artifacts whose time is over are taken away, and those that a run may still need never are (WRK-11)."""
+"""Expired artifacts are removed, and those that a run may still need never are (WRK-11)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DAY = 86_400
 
 
 def put(root: Path, run: str, *, days: float, name: str = "a.csv") -> Path:
-    """A file that was stored so many days ago."""
+    """Create a file that was stored this many days ago."""
     path = root / "acme" / run / f"task_{run[4:]}.0" / "att_1" / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(run)
@@ -30,7 +30,7 @@ def put(root: Path, run: str, *, days: float, name: str = "a.csv") -> Path:
 
 
 def sweep_of(root: Path, ends: dict[str, float | None], asked: list[str]) -> ArtifactSweep:
-    """A sweep of 30 days whose server knows these runs."""
+    """A sweep with a retention of 30 days, whose server knows these runs."""
 
     def ask(question: AskEnds) -> None:
         asked.extend(question.runs)
@@ -40,7 +40,7 @@ def sweep_of(root: Path, ends: dict[str, float | None], asked: list[str]) -> Art
     return sweep
 
 
-async def test_what_a_run_left_goes_so_long_after_its_end_and_not_before(tmp_path: Path) -> None:
+async def test_artifacts_are_removed_when_their_retention_is_over(tmp_path: Path) -> None:
     young = put(tmp_path, "run_young", days=29)
     going_on = put(tmp_path, "run_going_on", days=400)
     just_over = put(tmp_path, "run_just_over", days=400)
@@ -71,11 +71,11 @@ async def test_without_an_answer_nothing_is_removed(tmp_path: Path, monkeypatch:
     assert path.exists()
 
 
-async def test_a_storage_that_is_not_there_has_nothing_to_remove(tmp_path: Path) -> None:
+async def test_a_missing_storage_has_nothing_to_remove(tmp_path: Path) -> None:
     assert await sweep_of(tmp_path / "never", {}, []).sweep() == 0
 
 
-async def test_who_keeps_everything_never_looks(tmp_path: Path) -> None:
+async def test_without_a_retention_nothing_is_swept(tmp_path: Path) -> None:
     path = put(tmp_path, "run_over", days=400)
     keeps = ArtifactSweep(ArtifactStore(f"file://{tmp_path}"), 0, MachineClock(), Random(1), lambda _: None)
 

@@ -1,4 +1,4 @@
-"""`mainspring worker` as a process of its own: killed, started again, told to leave (WRK-1, WRK-9, WRK-10)."""
+"""`mainspring worker` as a process: killed, restarted, drained (WRK-1, WRK-9, WRK-10)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ print("loaded", flush=True)
 if sys.stdin.readline():
     main()
 """
-"""The same command, which loads its code and then waits: a guard without an agent does not wait for slow imports."""
+"""The same command, which imports its code and then waits: a supervisor without an agent does not wait for slow
+imports."""
 HANDLERS = """
 from mainspring import task
 
@@ -37,13 +38,13 @@ def greet(name: str = "you") -> str:
 
 
 async def start(shop: Shop, desk: Desk, *options: str) -> asyncio.subprocess.Process:
-    """A worker on the shop's directory."""
+    """Start a worker on the harness's directory."""
     words = words_of(shop, desk, *options)
     return await asyncio.create_subprocess_exec(*COMMAND, *words, stderr=asyncio.subprocess.DEVNULL)
 
 
 async def start_waiting(shop: Shop, desk: Desk, *options: str) -> asyncio.subprocess.Process:
-    """A worker that begins when it is told to."""
+    """Start a worker that waits for a signal to begin."""
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", WAITING, "worker", *words_of(shop, desk, *options),
@@ -55,18 +56,18 @@ async def start_waiting(shop: Shop, desk: Desk, *options: str) -> asyncio.subpro
 
 
 def words_of(shop: Shop, desk: Desk, *options: str) -> tuple[str, ...]:
-    """The options of a worker on the shop's directory."""
+    """Return the options of a worker on the harness's directory."""
     return ("--server", desk.url, "--state-dir", str(shop.state_dir), "--name", "w1", "--as-root", *options)
 
 
 async def ended(process: asyncio.subprocess.Process) -> int:
-    """The exit code, when it has ended."""
+    """Wait for the exit code."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         return await process.wait()
 
 
 async def test_a_worker_that_is_killed_and_started_again_loses_nothing(desk: Desk, shop: Shop, tmp_path: Path) -> None:
-    """F02: the task lives on, and runs once."""
+    """F02: the task survives, and runs once."""
     work = f'{{"shell": "echo x >> {tmp_path}/runs; while [ ! -e {tmp_path}/go ]; do sleep 0.02; done"}}'
     process = await start(shop, desk)
     await desk.wait_for(Register)
@@ -92,17 +93,17 @@ async def test_a_worker_that_is_killed_and_started_again_loses_nothing(desk: Des
     assert desk.heard[-1] == Goodbye()
 
 
-async def test_a_token_that_no_server_knows_is_said_with_its_own_exit_code(desk: Desk, shop: Shop) -> None:
-    """3: not authorised."""
+async def test_an_invalid_token_has_its_own_exit_code(desk: Desk, shop: Shop) -> None:
+    """3: unauthorized."""
     desk.refuses = HTTPStatus.UNAUTHORIZED
 
     assert await ended(await start(shop, desk)) == 3
 
 
 async def test_handlers_are_served_by_name(desk: Desk, shop: Shop, tmp_path: Path) -> None:
-    """They are labels that tasks ask for."""
+    """As labels that tasks require."""
     (tmp_path / "jobs.py").write_text(HANDLERS)
-    file = os.path.relpath(tmp_path / "jobs.py")  # noqa: ASYNC240 - what a person would type, dots and all
+    file = os.path.relpath(tmp_path / "jobs.py")  # noqa: ASYNC240 - a relative path, as typed by users
     process = await start(shop, desk, "--handlers", file, "--children", "1")
     assert "handler/greet" in (await desk.wait_for(Register)).labels
     await desk.assign("lease", ("a", '{"handler": "greet", "args": {"name": "ann"}}'))
@@ -113,8 +114,8 @@ async def test_handlers_are_served_by_name(desk: Desk, shop: Shop, tmp_path: Pat
     assert await ended(process) == 0
 
 
-async def test_handlers_that_can_not_be_imported_are_refused(desk: Desk, shop: Shop, tmp_path: Path) -> None:
-    """Before anything is promised to a server."""
+async def test_handlers_that_cannot_be_imported_are_refused(desk: Desk, shop: Shop, tmp_path: Path) -> None:
+    """Before the worker registers."""
     (tmp_path / "jobs.py").write_text("import no_such_module")
 
     assert await ended(await start(shop, desk, "--handlers", str(tmp_path / "jobs.py"))) == 4

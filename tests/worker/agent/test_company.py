@@ -1,4 +1,4 @@
-"""What nobody waits for goes with what follows it, and by itself if nothing does."""
+"""Messages that are not urgent share a frame with the next one, and are sent alone if there is none."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ ECHO = '{"run": ["echo", "hello"]}'
 
 
 def until(path: Path) -> str:
-    """Work that ends when a file is there."""
+    """Return work that ends when a file exists."""
     return msgspec.json.encode({"shell": f"while [ ! -e {path} ]; do sleep 0.02; done"}).decode()
 
 
-async def test_a_receipt_goes_with_what_follows_it(desk: Desk, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits for it: a step of a chain of short tasks is one frame to the server."""
+async def test_a_receipt_shares_a_frame_with_the_next_message(
+    desk: Desk, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not urgent: a step of a chain of short tasks is one frame."""
     monkeypatch.setattr(uplink, "RECEIPT_SECONDS", PATIENCE_SECONDS)
     shop.open(desk.url)
     await desk.wait_for(Register)
@@ -33,8 +35,8 @@ async def test_a_receipt_goes_with_what_follows_it(desk: Desk, shop: Shop, monke
     assert Started("a") in desk.frames[-1]
 
 
-async def test_a_receipt_that_nothing_follows_is_sent_soon(desk: Desk, shop: Shop, tmp_path: Path) -> None:
-    """The server takes back what is not received."""
+async def test_a_receipt_alone_is_sent_soon(desk: Desk, shop: Shop, tmp_path: Path) -> None:
+    """The server reschedules attempts without a receipt."""
     shop.open(desk.url)
     await desk.wait_for(Register)
     await desk.assign("lease", ("a", until(tmp_path / "go")))
@@ -46,12 +48,12 @@ async def test_a_receipt_that_nothing_follows_is_sent_soon(desk: Desk, shop: Sho
     await desk.result("b")
 
 
-async def test_what_was_taken_the_guard_forgets_also_if_nothing_follows(desk: Desk, shop: Shop) -> None:
-    """Its file of ends is empty then."""
+async def test_the_supervisor_forgets_acknowledged_results_also_when_idle(desk: Desk, shop: Shop) -> None:
+    """Its result file is empty then."""
     shop.open(desk.url)
     await desk.wait_for(Register)
     await desk.assign("lease", ("a", ECHO))
     await desk.result("a")
 
-    ends = shop.state_dir / "ends"
+    ends = shop.state_dir / "results"
     await until_it_holds(lambda: ends.stat().st_size == 0)

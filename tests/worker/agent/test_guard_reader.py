@@ -1,4 +1,4 @@
-"""What reads the guard's words never ends unseen: then the guard is opened again."""
+"""A failure of the supervisor reader is noticed, and the connection is reopened."""
 
 from __future__ import annotations
 
@@ -15,20 +15,22 @@ from mainspring.protocol.wire import Offer
 from mainspring.worker.agent.agent import Agent, AgentSettings
 
 
-async def test_a_guard_that_can_not_be_read_counts_as_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failed_supervisor_reader_counts_as_a_lost_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = AgentSettings(
         name="w1", servers=("http://127.0.0.1:1",), state_dir=tmp_path, offer=Offer(1_000, 1 << 30), labels={}, zone=""
     )
     agent = Agent(settings, MachineClock(), Random(7))
 
     async def breaks() -> None:
-        raise ValueError("a word that nobody knows")
+        raise ValueError("unknown message")
 
     monkeypatch.setattr(agent._guard, "next", breaks)
     with capture_logs() as logs:
-        reading = start_task(agent._read_guard(), "guard_reader")
+        reading = start_task(agent._read_guard(), "supervisor_reader")
         await asyncio.gather(reading, return_exceptions=True)
         await agent._something.wait()
 
     assert agent._guard_gone
-    assert [(one["event"], one["task"]) for one in logs] == [("task.failed", "guard_reader")]
+    assert [(one["event"], one["task"]) for one in logs] == [("task.failed", "supervisor_reader")]

@@ -1,4 +1,4 @@
-"""Looking for files, off the loop: every answer comes, and a disk that hangs takes no more than a few threads."""
+"""File probes in threads: all are answered, and a disk that hangs blocks only a few threads."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from mainspring.worker.agent.file_probe import MOST_AT_ONCE, Looking
 from tests.worker.agent.desk import PATIENCE_SECONDS
 
 
-async def test_questions_beyond_what_may_be_open_get_no_answer_and_later_ones_do(tmp_path: Path) -> None:
+async def test_probes_beyond_the_limit_get_no_answer_and_later_ones_do(tmp_path: Path) -> None:
     answers: asyncio.Queue[Seen] = asyncio.Queue()
     looking = Looking(answers.put_nowait)
     for number in range(MOST_AT_ONCE + 1):
-        # No answer is taken before the loop turns: all of them are open.
+        # No answer is processed before the loop runs: all probes are open.
         looking.look(str(number), str(tmp_path))
 
     async with asyncio.timeout(PATIENCE_SECONDS):

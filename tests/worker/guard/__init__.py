@@ -1,1 +1,1 @@
-"""Tests of the guard and of what it runs: real processes, real time."""
+"""Tests of the supervisor and its executors: real processes, real time."""

@@ -1,4 +1,4 @@
-"""A guard for each test, its own or a shared one. When the test is over, nothing that it started may be left."""
+"""A supervisor per test, its own or a shared one. No process of a test may remain."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests.worker.guard.rig import Rig, SharedGuards
 def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Processes take real time."""
+    """Run on real time, because of processes."""
     return {"real": asyncio.new_event_loop}
 
 
 @pytest.fixture(scope="session")
 def guards(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedGuards]:
-    """The guards that tests share."""
+    """Supervisors shared by tests."""
     guards = SharedGuards(tmp_path_factory.mktemp("guards"))
     yield guards
     guards.end()
@@ -28,7 +28,7 @@ def guards(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedGuards]:
 
 @pytest.fixture
 async def rig(tmp_path: Path, guards: SharedGuards, request: pytest.FixtureRequest) -> AsyncIterator[Rig]:
-    """A guard, not started yet, and the agent that speaks to it."""
+    """A supervisor that is not started yet, and its agent."""
     rig = Rig(tmp_path / "state", tmp_path / "code", guards=guards, module=request.module.__name__)
     yield rig
     await rig.end()

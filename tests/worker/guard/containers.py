@@ -1,4 +1,4 @@
-"""An image that is made of what this machine has, and a podman whose storage is a test's own."""
+"""An image made of local programs, and a podman with its own storage."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ PROGRAMS = ("sh", "cat", "sleep", "id", "touch", "env", "ls")
 
 @contextmanager
 def podman() -> Iterator[Engine]:
-    """An engine that has the image. Nothing of it is left."""
-    # Podman takes no directory whose path is longer than 50 characters, and those of tests are.
+    """Provide an engine with the image; remove everything on exit."""
+    # Podman accepts no path above 50 characters, and test directories are longer.
     directory = Path(tempfile.mkdtemp(prefix="ms-podman-"))
     engine = find_engine(f"podman --storage-driver vfs --root {directory}/root --runroot {directory}/run")
     assert engine is not None
@@ -32,14 +32,14 @@ def podman() -> Iterator[Engine]:
 
 
 def tell(engine: Engine, *words: str) -> str:
-    """What an engine answers to a command."""
+    """Run an engine command; return its output."""
     done = subprocess.run([*engine.words, *words], capture_output=True, check=False, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def _rootfs(path: Path) -> Path:
-    """A tar with a few programs and their libraries."""
+    """Write a tar with a few programs and their libraries."""
     with tarfile.open(path, "w") as image:
         for name in ("bin", "tmp", "etc", "proc", "sys", "dev"):
             entry = tarfile.TarInfo(name)

@@ -1,7 +1,7 @@
-"""A guard as a process of its own, and an agent's side of the conversation, for tests.
+"""Test harness: a supervisor process, and the agent's side of its protocol.
 
-Starting a guard takes about half a second of CPU time. A test that does not end, kill or orphan its guard uses one that
-runs already: `Rig.share` connects to it as a new agent, and `Rig.end` leaves it as empty as it was.
+Starting a supervisor takes about half a second of CPU time. Tests that do not end, kill or orphan it share a running
+one: `Rig.share` connects to it as a new agent, and `Rig.end` leaves it empty.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ W = TypeVar("W", bound=FromGuard)
 
 
 class SharedGuard:
-    """A guard that several tests use, one after another. It dies with the process of the tests."""
+    """A supervisor shared by successive tests. It dies with the test process."""
 
     def __init__(self, directory: Path, code: str, variables: dict[str, str], settings: dict[str, object]) -> None:
         directory.mkdir()
@@ -61,7 +61,7 @@ class SharedGuard:
 
     @property
     def pid(self) -> int:
-        """The guard's process."""
+        """The supervisor's pid."""
         return self._process.pid
 
     def is_alive(self) -> bool:
@@ -69,14 +69,14 @@ class SharedGuard:
         return self._process.poll() is None
 
     def end(self) -> None:
-        """End it, and check that it leaves nothing."""
+        """End it, and check that no process remains."""
         self._process.terminate()
         self._process.wait(DEADLINE_SECONDS)
         assert marked(self.state_dir) == []
 
 
 class SharedGuards:
-    """The guards that the tests of this process share: one per module, code, variables and settings; few at a time."""
+    """Supervisors shared in this process: one per module, code, variables and settings; few at a time."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -84,7 +84,7 @@ class SharedGuards:
         self._made = 0
 
     def get(self, module: str, code: str, variables: dict[str, str], settings: dict[str, object]) -> SharedGuard:
-        """The guard with these settings, started if there is none. The one used longest ago is ended for a new one."""
+        """Return the supervisor with these settings, started if needed. The least recently used one is ended for it."""
         key = repr((module, code, sorted(variables.items()), sorted(settings.items())))
         if key in self._guards and not self._guards[key].is_alive():
             del self._guards[key]
@@ -97,28 +97,28 @@ class SharedGuards:
         return self._guards[key]
 
     def drop(self, guard: SharedGuard) -> None:
-        """End a guard that a test did not leave empty. No other test gets it."""
+        """End a supervisor that a test did not leave empty."""
         self._guards = OrderedDict((key, one) for key, one in self._guards.items() if one is not guard)
         guard.end()
 
     def end(self) -> None:
-        """End them all."""
+        """End all."""
         while self._guards:
             self._guards.popitem()[1].end()
 
 
 class Rig:
-    """Starts a guard, speaks to it as an agent does, and keeps all that it says."""
+    """Starts a supervisor, sends it messages as an agent, and records its messages."""
 
     _attempts = itertools.count(1)
-    """Of all tests: a guard that is shared has seen the attempts of others."""
+    """Across tests: a shared supervisor knows the attempts of earlier tests."""
 
     def __init__(
         self, state_dir: Path, code_dir: Path, *, guards: SharedGuards | None = None, module: str = ""
     ) -> None:
         self.state_dir = state_dir
         self.own_dir = state_dir.parent
-        """A directory that no other test uses, also if the guard is shared."""
+        """A directory for this test only, even if the supervisor is shared."""
         self._code_dir = code_dir
         self._guards = guards
         self._module = module
@@ -130,7 +130,7 @@ class Rig:
         self.heard: list[FromGuard] = []
 
     async def start(self, *, code: str = "", variables: dict[str, str] | None = None, **settings: object) -> Holding:
-        """Start the guard and greet it. `code` is what functions are imported from, as the module `work`."""
+        """Start the supervisor and connect. `code` is the module `work`, which functions are imported from."""
         assert self._shared is None
         write_settings(self.state_dir, self._code_dir, code, settings)
         self._process = await asyncio.create_subprocess_exec(
@@ -139,9 +139,9 @@ class Rig:
         return await self.connect()
 
     async def share(self, *, code: str = "", variables: dict[str, str] | None = None, **settings: object) -> None:
-        """Connect to the guard that the tests of this module share which want the same. It holds nothing.
+        """Connect to the shared supervisor with these settings. It is empty.
 
-        Not for a test that ends or kills its guard, or leaves it without an agent.
+        Not for tests that end or kill the supervisor, or leave it without an agent.
         """
         assert self._guards is not None
         await self.end()
@@ -150,7 +150,7 @@ class Rig:
         assert await self.connect() == Holding((), (), ())
 
     async def connect(self) -> Holding:
-        """Connect as a new agent; what the guard has."""
+        """Connect as a new agent; return the inventory."""
         reader, writer = await self._open()
         older, self._writer = self._writer, writer
         self._reading = asyncio.create_task(self._read(FrameReader(reader, list[FromGuard])))
@@ -161,17 +161,17 @@ class Rig:
         return holding
 
     def hang_up(self) -> None:
-        """The agent dies."""
+        """Close the connection, as an agent that dies."""
         assert self._writer is not None
         self._writer.close()
 
     def say(self, *words: FromAgent) -> None:
-        """Tell the guard, in one frame."""
+        """Send messages in one frame."""
         assert self._writer is not None
         write_frame(self._writer, words)
 
     def launch(self, *works: object, lease: str | None = None, **fields: object) -> list[str]:
-        """Have these run, one after another; the attempts."""
+        """Launch works, one after another; return the attempts."""
         orders = [self.order(work, lease or f"lease-{next(self._attempts)}", **fields) for work in works]
         if lease is None:
             orders = [msgspec.structs.replace(order, lease=orders[0].lease) for order in orders]
@@ -179,7 +179,7 @@ class Rig:
         return [order.assignment.attempt for order in orders]
 
     def order(self, work: object, lease: str, **fields: object) -> Order:
-        """An order for the guard."""
+        """Create a launch request."""
         attempt = f"att_{next(self._attempts)}"
         values: dict[str, object] = {
             "attempt": attempt, "task": "task_1", "run": "run_1", "tenant": "acme", "name": "load", "number": 1,
@@ -188,7 +188,7 @@ class Rig:
         return Order(Assignment(**values), lease)  # type: ignore[arg-type]
 
     async def hears(self, kind: type[W], attempt: str | None = None, *, after: int = 0) -> W:
-        """The first word of this kind, about this attempt; waits for it."""
+        """Wait for the first message of this kind about this attempt."""
         async with asyncio.timeout(DEADLINE_SECONDS), self._news:
             while True:
                 for word in self.heard[after:]:
@@ -197,45 +197,45 @@ class Rig:
                 await self._news.wait()
 
     async def hears_more(self, after: int) -> None:
-        """Wait until the guard has said more than so many words."""
+        """Wait for more than `after` messages."""
         async with asyncio.timeout(DEADLINE_SECONDS), self._news:
             await self._news.wait_for(lambda: len(self.heard) > after)
 
     async def ends(self, work: object, **fields: object) -> Ended:
-        """Run this, and say how it ended."""
+        """Run this work; return its end."""
         return await self.hears(Ended, self.launch(work, lease=None, **fields)[0])
 
     def log(self, attempt: str) -> str:
-        """What an attempt printed."""
+        """Return the log of an attempt."""
         path = log_path(self.state_dir, attempt)
         return path.read_text() if path.exists() else ""
 
     async def prints(self, attempt: str, text: str) -> None:
-        """Wait until an attempt's log has this in it."""
+        """Wait until an attempt's log contains this."""
         await self.fills(log_path(self.state_dir, attempt), text)
 
     async def fills(self, path: Path, text: str) -> None:
-        """Wait until a file has this in it."""
+        """Wait until a file contains this."""
         async with asyncio.timeout(DEADLINE_SECONDS):
             while not path.exists() or text not in path.read_text():  # noqa: ASYNC110, ASYNC240 - another process writes it
                 await asyncio.sleep(_LOOK_SECONDS)
 
     @property
     def pid(self) -> int:
-        """The guard's process."""
+        """The supervisor's pid."""
         if self._shared is not None:
             return self._shared.pid
         assert self._process is not None
         return self._process.pid
 
     async def is_gone(self) -> int:
-        """Wait for the guard's end; its exit code."""
+        """Wait for the supervisor's exit code."""
         assert self._process is not None
         async with asyncio.timeout(DEADLINE_SECONDS):
             return await self._process.wait()
 
     async def end(self) -> None:
-        """End the guard, if it runs; leave a shared one to the next test, with nothing of this one in it."""
+        """End the supervisor, if it runs; leave a shared one empty for the next test."""
         if self._shared is not None:
             await self._leave_shared(self._shared)
         elif self._process is not None and self._process.returncode is None:
@@ -247,23 +247,23 @@ class Rig:
         await _close(self._writer)
 
     def left_running(self) -> list[int]:
-        """Processes that were started for this guard; without the warm children of one that is shared."""
+        """Return the processes of this supervisor; without warm children if it is shared."""
         return [pid for pid in marked(self.state_dir) if self._shared is None or not _is_warm_child(pid)]
 
     async def nothing_runs(self) -> None:
-        """Wait until no process of an attempt is left."""
+        """Wait until no process of an attempt remains."""
         async with asyncio.timeout(DEADLINE_SECONDS):
             while self.left_running():  # noqa: ASYNC110 - other processes end
                 await asyncio.sleep(_LOOK_SECONDS)
 
     async def is_over(self, pid: int) -> None:
-        """Wait until a process is gone, and waited for."""
+        """Wait until a process has exited and was reaped."""
         async with asyncio.timeout(DEADLINE_SECONDS):
             while Path(f"/proc/{pid}").exists():  # noqa: ASYNC110, ASYNC240 - another process ends
                 await asyncio.sleep(_LOOK_SECONDS)
 
     async def _leave_shared(self, guard: SharedGuard) -> None:
-        """End what this test started there, and take every end. What is left then is an error of the guard."""
+        """End this test's attempts and acknowledge all results. Anything left then is an error of the supervisor."""
         assert self._guards is not None
         try:
             before = len(self.heard)
@@ -298,7 +298,7 @@ class Rig:
 
 
 def write_settings(state_dir: Path, code_dir: Path, code: str, settings: dict[str, object]) -> None:
-    """Write what a guard reads when it starts, and the module `work` that its functions are imported from."""
+    """Write the supervisor's settings, and the module `work` with the functions."""
     state_dir.mkdir(parents=True, exist_ok=True)
     code_dir.mkdir(exist_ok=True)
     (code_dir / "work.py").write_text(dedent(code))
@@ -307,12 +307,12 @@ def write_settings(state_dir: Path, code_dir: Path, code: str, settings: dict[st
 
 
 def guard_command(state_dir: Path) -> list[str]:
-    """The command of a guard."""
+    """Return the command line of a supervisor."""
     return [sys.executable, "-m", "mainspring.worker.supervisor.supervisor", str(state_dir)]
 
 
 def marked(state_dir: Path) -> list[int]:
-    """Processes that were started for the guard of this directory."""
+    """Return the processes of this directory's supervisor."""
     mark = guard_mark(state_dir.resolve())
     return [int(one.name) for one in Path("/proc").iterdir() if one.name.isdigit() and carries(int(one.name), mark)]
 

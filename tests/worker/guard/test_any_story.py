@@ -1,4 +1,4 @@
-"""Any story: work of all kinds, recalled, stopped and crashed at random. What must hold in the end holds."""
+"""Invariants of attempts under random work, withdrawals, stops and crashes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ WEIGHTS = {"quiet": 50, "loud": 30, "slow": 5, "hard": 1, "shell": 1}
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-async def test_every_attempt_has_one_end_or_never_began_and_its_own_log(rig: Rig, seed: int) -> None:
+async def test_every_attempt_ends_once_or_never_starts_and_has_its_own_log(rig: Rig, seed: int) -> None:
     random = Random(seed)
     await rig.start(code=CODE, children=2)
     kinds: dict[str, tuple[str, int]] = {}
@@ -81,7 +81,7 @@ def _work(kind: str, n: int) -> dict[str, object]:
 
 
 async def _all_of(rig: Rig, count: int) -> tuple[dict[str, Ended], set[str]]:
-    """The ends and the attempts that were given back, once that is everything."""
+    """Wait for all ends and withdrawals."""
     async with asyncio.timeout(DEADLINE_SECONDS):
         while True:
             heard = len(rig.heard)

@@ -1,4 +1,4 @@
-"""Commands: what they find, what they may leave, how they end, and that nothing of them stays."""
+"""Command executor: inputs, outputs, errors, and cleanup."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ pytestmark = pytest.mark.processes
 
 
 async def share(rig: Rig) -> None:
-    """Connect to the guard of this module."""
+    """Connect to this module's shared supervisor."""
     await rig.share(look_seconds=0.02, variables={"AGENT_SECRET": "hidden", "LANG": "C.UTF-8"})
 
 
 def error_of(end: Ended) -> dict[str, object]:
-    """The error of an attempt that failed."""
+    """Return the error of a failed attempt."""
     assert end.outcome is Outcome.FAILED, end
     error: dict[str, object] = json.loads(end.error or "")
     return error
 
 
-async def test_words_and_variables_are_templates_and_a_shells_text_is_not(rig: Rig) -> None:
+async def test_arguments_and_variables_are_templates_and_shell_scripts_are_not(rig: Rig) -> None:
     await share(rig)
     values = {"params": '{"day": "monday; rm -rf /"}', "inputs": {"count": '{"rows": 3}'}}
     argv = await rig.ends(
@@ -45,7 +45,7 @@ async def test_words_and_variables_are_templates_and_a_shells_text_is_not(rig: R
     assert rig.log(shell.attempt) == "{{ params.day }}\n"
 
 
-async def test_a_template_that_fails_fails_the_attempt_and_says_where(rig: Rig) -> None:
+async def test_a_failing_template_fails_the_attempt_and_names_the_field(rig: Rig) -> None:
     await share(rig)
     error = error_of(await rig.ends({"run": ["echo", "{{ params.day }}"]}))
     assert (error["class"], error["type"]) == ("permanent", "Template")
@@ -78,7 +78,7 @@ async def test_a_command_sees_itself_and_nothing_of_the_worker(rig: Rig) -> None
     assert last == str(rig.state_dir / "attempts" / end.attempt / "work")
 
 
-async def test_only_the_log_stays_and_nothing_if_nothing_was_printed(rig: Rig) -> None:
+async def test_only_the_log_remains_if_there_was_output(rig: Rig) -> None:
     await share(rig)
     loud = await rig.ends({"shell": "echo a; mkdir -p deep/er; touch deep/er/file"})
     silent = await rig.ends({"run": ["true"]})
@@ -89,7 +89,7 @@ async def test_only_the_log_stays_and_nothing_if_nothing_was_printed(rig: Rig) -
     assert (loud.log_bytes, silent.log_bytes) == (2, 0)
 
 
-async def test_what_a_command_leaves_is_its_output(rig: Rig) -> None:
+async def test_the_output_file_is_the_output(rig: Rig) -> None:
     await share(rig)
     for written, output in (
         ("rows=3\nname=a=b\n", {"rows": "3", "name": "a=b"}),
@@ -101,26 +101,26 @@ async def test_what_a_command_leaves_is_its_output(rig: Rig) -> None:
         assert json.loads(end.output or "") == output
 
 
-async def test_an_output_that_is_none_fails_the_attempt(rig: Rig) -> None:
+async def test_an_invalid_output_fails_the_attempt(rig: Rig) -> None:
     await share(rig)
     for wrong in ("echo no pair", "echo '{\"a\": '", "head -c 2000000 /dev/zero"):
         error = error_of(await rig.ends({"shell": f"{wrong} > $MAINSPRING_OUTPUT"}))
         assert (error["type"], error["class"]) == ("Output", "permanent")
 
 
-async def test_an_output_that_is_no_plain_file_is_not_read(rig: Rig) -> None:
+async def test_an_output_that_is_not_a_plain_file_is_not_read(rig: Rig) -> None:
     await share(rig)
     for other in ("ln -s /etc/hostname", "mkfifo", "mkdir"):
         assert error_of(await rig.ends({"shell": f"{other} $MAINSPRING_OUTPUT"}))["type"] == "Output"
 
 
-async def test_how_a_command_ended_is_told_with_its_last_lines(rig: Rig) -> None:
+async def test_a_failed_command_is_reported_with_its_last_lines(rig: Rig) -> None:
     await share(rig)
     exited = error_of(await rig.ends({"shell": "echo one >&2; echo two; exit 3"}))
     assert (exited["type"], exited["exit_code"], exited["last_lines"]) == ("Exit", 3, "one\ntwo\n")
     killed = error_of(await rig.ends({"shell": "kill -SEGV $$"}))
     assert (killed["type"], killed["signal"]) == ("Signal", "SIGSEGV")
-    assert {"class"}.isdisjoint([*exited, *killed]), "what a code or a signal means, the server says"
+    assert {"class"}.isdisjoint([*exited, *killed]), "the server classifies codes and signals"
     out_of_memory = error_of(await rig.ends({"shell": "kill -KILL $$"}))
     assert (out_of_memory["type"], out_of_memory["signal"]) == ("Signal", "SIGKILL")
     absent = error_of(await rig.ends({"run": ["no-such-program"]}))
@@ -130,7 +130,7 @@ async def test_how_a_command_ended_is_told_with_its_last_lines(rig: Rig) -> None
     assert "/no/such/place" in str(nowhere["message"])
 
 
-async def test_a_command_runs_where_it_is_told_to(rig: Rig, tmp_path: Path) -> None:
+async def test_a_command_runs_in_its_directory(rig: Rig, tmp_path: Path) -> None:
     await share(rig)
     end = await rig.ends({"run": ["pwd"], "directory": str(tmp_path)})
     assert rig.log(end.attempt) == f"{tmp_path}\n"
@@ -138,7 +138,7 @@ async def test_a_command_runs_where_it_is_told_to(rig: Rig, tmp_path: Path) -> N
     assert rig.log(below.attempt).endswith(f"{below.attempt}/work/deep/er\n")
 
 
-async def test_progress_and_checkpoints_are_passed_on_while_it_runs(rig: Rig) -> None:
+async def test_progress_and_checkpoints_are_reported_while_it_runs(rig: Rig) -> None:
     await share(rig)
     go = rig.own_dir / "go"
     script = f"""
@@ -158,8 +158,8 @@ async def test_progress_and_checkpoints_are_passed_on_while_it_runs(rig: Rig) ->
     assert [word for word in rig.heard if isinstance(word, Saved)] == [Saved(attempt, '{"page":2}')]
 
 
-async def test_a_command_can_ask_for_more_time_and_sees_what_it_was_given(rig: Rig) -> None:
-    """LIV-4: it asks by a file, and finds its new deadline in its context."""
+async def test_a_command_can_extend_its_deadline(rig: Rig) -> None:
+    """LIV-4: it writes a file, and reads the new deadline from its context."""
     await share(rig)
     script = """
         echo '40 loading' > $MAINSPRING_PROGRESS
@@ -176,7 +176,7 @@ async def test_a_command_can_ask_for_more_time_and_sees_what_it_was_given(rig: R
     assert sum(isinstance(word, Asked) for word in rig.heard) == 1
 
 
-async def test_a_command_of_a_fan_out_sees_what_it_is_for(rig: Rig) -> None:
+async def test_a_command_of_a_fan_out_gets_its_item(rig: Rig) -> None:
     await share(rig)
     names = ("ITEM", "PARTITION", "TOTAL", "WINDOW", "SCHEDULED_FOR", "MEMORY_BYTES")
     variables = "|".join(f"$MAINSPRING_{name}" for name in names)
@@ -208,7 +208,7 @@ async def test_an_item_that_is_too_large_for_a_variable_is_in_the_context(rig: R
     assert int(size) > 200_000
 
 
-async def test_what_is_printed_is_in_the_log_while_it_runs(rig: Rig) -> None:
+async def test_output_is_in_the_log_while_it_runs(rig: Rig) -> None:
     await share(rig)
     (attempt,) = rig.launch({"shell": "echo early; exec sleep 1000"})
     await rig.prints(attempt, "early\n")
@@ -216,7 +216,7 @@ async def test_what_is_printed_is_in_the_log_while_it_runs(rig: Rig) -> None:
     assert (await rig.hears(Ended, attempt)).log_bytes == len("early\n")
 
 
-async def test_asked_to_stop_it_may_clean_up(rig: Rig) -> None:
+async def test_a_stopped_command_may_clean_up(rig: Rig) -> None:
     await share(rig)
     (attempt,) = rig.launch({"shell": "trap 'echo bye; exit 0' TERM; echo up; while true; do sleep 0.02; done"})
     await rig.prints(attempt, "up")
@@ -225,7 +225,7 @@ async def test_asked_to_stop_it_may_clean_up(rig: Rig) -> None:
     assert rig.log(attempt).endswith("bye\n")
 
 
-async def test_one_that_ignores_sigterm_is_killed_with_its_children_when_the_grace_is_over(rig: Rig) -> None:
+async def test_a_command_that_ignores_sigterm_is_killed_after_the_grace_period(rig: Rig) -> None:
     await share(rig)
     (attempt,) = rig.launch({"shell": "trap '' TERM; (while true; do sleep 1; done) & echo up; wait; wait; sleep 1000"})
     await rig.prints(attempt, "up")
@@ -235,7 +235,7 @@ async def test_one_that_ignores_sigterm_is_killed_with_its_children_when_the_gra
     assert rig.left_running() == []
 
 
-async def test_one_that_waits_and_is_stopped_never_begins(rig: Rig) -> None:
+async def test_a_waiting_attempt_that_is_stopped_never_starts(rig: Rig) -> None:
     await share(rig)
     first, second = rig.launch({"run": ["sleep", "1000"]}, {"run": ["true"]})
     await rig.hears(Began, first)
@@ -244,7 +244,7 @@ async def test_one_that_waits_and_is_stopped_never_begins(rig: Rig) -> None:
     assert not any(word for word in rig.heard if isinstance(word, Began) and word.attempt == second)
 
 
-async def test_one_that_forks_a_hundred_leaves_none(rig: Rig) -> None:
+async def test_a_hundred_background_processes_are_killed(rig: Rig) -> None:
     await share(rig)
     end = await rig.ends({"shell": "for i in $(seq 100); do sleep 1000 & done"})
     assert end.outcome is Outcome.SUCCEEDED
@@ -262,7 +262,7 @@ while True: time.sleep(1)
 
 
 @pytest.mark.parametrize("keeps_environment", [True, False])
-async def test_one_that_detached_itself_is_found_and_killed(rig: Rig, keeps_environment: bool) -> None:
+async def test_a_detached_process_is_found_and_killed(rig: Rig, keeps_environment: bool) -> None:
     await share(rig)
     clean = "" if keeps_environment else "env -i "
     end = await rig.ends({"shell": f'{clean}{sys.executable} -c "$CODE"', "env": {"CODE": DETACH}})
@@ -270,7 +270,7 @@ async def test_one_that_detached_itself_is_found_and_killed(rig: Rig, keeps_envi
     assert children_of(rig.pid) == []
 
 
-async def test_a_log_is_bounded_and_its_task_is_not_held_up(rig: Rig) -> None:
+async def test_a_log_is_bounded_and_does_not_block_its_task(rig: Rig) -> None:
     await rig.start(log_cap_bytes=100_000)
     end = await rig.ends({"shell": "head -c 20000000 /dev/zero | tr '\\0' x; echo the end; exit 1"})
     size = log_path(rig.state_dir, end.attempt).stat().st_size

@@ -29,7 +29,7 @@ def after():
 
 
 async def share(rig: Rig) -> None:
-    """Connect to the guard of this module."""
+    """Connect to this module's shared supervisor."""
     await rig.share(variables={"DB_PASSWORD": VALUE, "MAINSPRING_KEY": "key"}, code=CODE)
 
 
@@ -71,7 +71,7 @@ async def test_a_function_has_its_secrets_during_its_own_call_only(rig: Rig) -> 
     _assert_in_no_file(rig.state_dir)
 
 
-async def test_a_secret_that_cant_be_resolved_fails_the_attempt(rig: Rig) -> None:
+async def test_an_unresolvable_secret_fails_the_attempt(rig: Rig) -> None:
     await share(rig)
     for reference in (
         "env:NOT_THERE",
@@ -89,7 +89,7 @@ async def test_a_secret_that_cant_be_resolved_fails_the_attempt(rig: Rig) -> Non
             assert reference in error["message"]
 
 
-async def test_a_worker_can_say_which_of_its_variables_are_secrets_of_tasks(rig: Rig) -> None:
+async def test_secrets_can_be_restricted_to_a_prefix(rig: Rig) -> None:
     await rig.start(variables={"TASK_A": "value-a", "OTHER": "value-b"}, secret_prefix="TASK_")
     allowed = await rig.ends({"run": ["true"], "secrets": {"A": "env:TASK_A"}})
     refused = await rig.ends({"run": ["true"], "secrets": {"B": "env:OTHER"}})

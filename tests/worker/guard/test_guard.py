@@ -1,4 +1,4 @@
-"""The guard and its agents: what it holds, who it listens to, and what becomes of all when nobody is there."""
+"""The supervisor and its agents: inventory, connections, and behavior without an agent."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.processes
 FOREVER = {"run": ["sleep", "1000"]}
 
 
-async def test_what_runs_goes_on_without_an_agent_and_the_next_one_gets_its_true_end(rig: Rig) -> None:
+async def test_attempts_continue_without_an_agent_and_the_next_one_gets_the_result(rig: Rig) -> None:
     await rig.share(look_seconds=0.02)
     go = rig.own_dir / "go"
     (attempt,) = rig.launch({"shell": f"until [ -e {go} ]; do sleep 0.02; done; exit 3"})
@@ -47,7 +47,7 @@ async def test_what_runs_goes_on_without_an_agent_and_the_next_one_gets_its_true
     assert json.loads(end.error or "")["exit_code"] == 3
 
 
-async def test_an_end_is_told_to_every_agent_until_one_takes_it(rig: Rig) -> None:
+async def test_a_result_is_repeated_to_every_agent_until_acknowledged(rig: Rig) -> None:
     await rig.share(look_seconds=0.02)
     end = await rig.ends({"run": ["true"]})
     rig.hang_up()
@@ -58,7 +58,7 @@ async def test_an_end_is_told_to_every_agent_until_one_takes_it(rig: Rig) -> Non
     assert (await rig.connect()).ended == ()
 
 
-async def test_an_end_outlives_a_killed_guard_and_its_processes_do_not(rig: Rig) -> None:
+async def test_results_survive_a_killed_supervisor_and_processes_do_not(rig: Rig) -> None:
     await rig.start()
     end = await rig.ends({"run": ["true"]})
     (attempt,) = rig.launch({"shell": "sleep 1000 & exec sleep 1000"})
@@ -70,7 +70,7 @@ async def test_an_end_outlives_a_killed_guard_and_its_processes_do_not(rig: Rig)
     await rig.nothing_runs()
 
 
-async def test_without_an_agent_everything_is_killed_and_the_guard_ends(rig: Rig) -> None:
+async def test_without_an_agent_everything_is_killed_and_the_supervisor_exits(rig: Rig) -> None:
     await rig.start(orphan_seconds=2.0, orphan_grace_seconds=0.1)
     attempts = rig.launch({"shell": "trap '' TERM; while true; do sleep 1; done"}, FOREVER)
     await rig.hears(Began, attempts[0])
@@ -82,7 +82,7 @@ async def test_without_an_agent_everything_is_killed_and_the_guard_ends(rig: Rig
     assert {end.attempt: end.outcome for end in holding.ended} == dict.fromkeys(attempts, Outcome.STOPPED)
 
 
-async def test_a_newer_agent_takes_the_place_of_the_older(rig: Rig) -> None:
+async def test_a_newer_agent_replaces_the_older(rig: Rig) -> None:
     await rig.share(look_seconds=0.02)
     (attempt,) = rig.launch(FOREVER)
     await rig.hears(Began, attempt)
@@ -91,7 +91,7 @@ async def test_a_newer_agent_takes_the_place_of_the_older(rig: Rig) -> None:
     assert (await rig.hears(Ended, attempt)).outcome is Outcome.STOPPED
 
 
-async def test_a_checkpoint_that_nobody_heard_is_told_to_the_next_agent(rig: Rig) -> None:
+async def test_a_missed_checkpoint_is_sent_to_the_next_agent(rig: Rig) -> None:
     await rig.share(look_seconds=0.02)
     go = rig.own_dir / "go"
     (attempt,) = rig.launch(
@@ -106,7 +106,7 @@ async def test_a_checkpoint_that_nobody_heard_is_told_to_the_next_agent(rig: Rig
     assert (await rig.hears(Saved, attempt)).document == "[1]"
 
 
-async def test_a_request_for_time_is_told_to_every_agent_until_one_has_an_answer(rig: Rig) -> None:
+async def test_an_extension_request_is_repeated_until_answered(rig: Rig) -> None:
     await rig.share(look_seconds=0.02)
     (attempt,) = rig.launch({"shell": "echo 60 > $MAINSPRING_EXTEND; exec sleep 1000"})
     await rig.hears(Asked, attempt)
@@ -123,7 +123,7 @@ async def test_a_request_for_time_is_told_to_every_agent_until_one_has_an_answer
     assert not any(isinstance(word, Asked) for word in rig.heard[before:])
 
 
-async def test_a_checkpoint_is_told_before_the_end_that_followed_it(rig: Rig) -> None:
+async def test_a_checkpoint_is_sent_before_the_result_that_followed(rig: Rig) -> None:
     await rig.share(look_seconds=0.02)
     go = rig.own_dir / "go"
     (attempt,) = rig.launch(
@@ -142,7 +142,7 @@ async def test_a_checkpoint_is_told_before_the_end_that_followed_it(rig: Rig) ->
     assert (await rig.connect()).began == ()
 
 
-async def test_orders_of_a_lease_run_one_after_another_and_leases_beside_each_other(rig: Rig) -> None:
+async def test_a_lease_runs_sequentially_and_leases_run_in_parallel(rig: Rig) -> None:
     await rig.share(look_seconds=0.02)
     first, second = rig.launch(FOREVER, {"run": ["true"]}, lease="one")
     (other,) = rig.launch({"run": ["true"]}, lease="two")
@@ -155,7 +155,7 @@ async def test_orders_of_a_lease_run_one_after_another_and_leases_beside_each_ot
     assert order.index((Ended, first)) < order.index((Began, second))
 
 
-async def test_what_was_launched_twice_runs_once(rig: Rig) -> None:
+async def test_an_attempt_launched_twice_runs_once(rig: Rig) -> None:
     await rig.share(look_seconds=0.02)
     order = rig.order({"shell": "echo once"}, "one")
     rig.say(Launch((order, order)), Launch((order,)))
@@ -165,7 +165,7 @@ async def test_what_was_launched_twice_runs_once(rig: Rig) -> None:
     assert rig.log(order.assignment.attempt) == "once\n"
 
 
-async def test_what_has_not_begun_can_be_given_back(rig: Rig) -> None:
+async def test_attempts_that_have_not_started_can_be_withdrawn(rig: Rig) -> None:
     await rig.share(look_seconds=0.02)
     first, second, third = rig.launch(FOREVER, FOREVER, {"run": ["true"]})
     await rig.hears(Began, first)
@@ -178,21 +178,21 @@ async def test_what_has_not_begun_can_be_given_back(rig: Rig) -> None:
     assert not any(word for word in rig.heard if isinstance(word, Began | Ended) and word.attempt == second)
 
 
-async def test_work_that_is_nothing_succeeds_at_once(rig: Rig) -> None:
+async def test_empty_work_succeeds_at_once(rig: Rig) -> None:
     await rig.share(look_seconds=0.02)
     end = await rig.ends({})
     assert (end.outcome, end.output) == (Outcome.SUCCEEDED, "null")
     assert (await rig.hears(Began, end.attempt)).pid == 0
 
 
-async def test_work_that_nobody_can_read_fails_for_good(rig: Rig) -> None:
+async def test_invalid_work_is_a_permanent_failure(rig: Rig) -> None:
     await rig.share(look_seconds=0.02)
     end = await rig.ends({"dance": 1})
     assert end.outcome is Outcome.FAILED
     assert json.loads(end.error or "")["class"] == "permanent"
 
 
-async def test_close_kills_what_runs(rig: Rig) -> None:
+async def test_close_kills_running_attempts(rig: Rig) -> None:
     await rig.start()
     (attempt,) = rig.launch({"shell": "trap '' TERM; while true; do sleep 1; done"})
     await rig.hears(Began, attempt)
@@ -201,7 +201,7 @@ async def test_close_kills_what_runs(rig: Rig) -> None:
     assert await rig.is_gone() == 0
 
 
-async def test_a_hangup_of_the_terminal_does_not_end_the_guard_and_sigterm_does(rig: Rig) -> None:
+async def test_only_sigterm_ends_the_supervisor(rig: Rig) -> None:
     await rig.start()
     os.kill(rig.pid, signal.SIGINT)
     os.kill(rig.pid, signal.SIGHUP)
@@ -210,7 +210,7 @@ async def test_a_hangup_of_the_terminal_does_not_end_the_guard_and_sigterm_does(
     assert await rig.is_gone() == 0
 
 
-async def test_only_its_own_user_can_reach_the_guard(rig: Rig) -> None:
+async def test_only_its_own_user_can_connect_to_the_supervisor(rig: Rig) -> None:
     await rig.share(look_seconds=0.02)
     assert stat.S_IMODE((rig.state_dir / "guard.sock").stat().st_mode) == 0o600
     assert stat.S_IMODE(rig.state_dir.stat().st_mode) == 0o700

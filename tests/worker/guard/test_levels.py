@@ -1,4 +1,4 @@
-"""Levels of isolation (WRK-4): what each holds off, that it goes for every kind of work, and that nothing stays."""
+"""Isolation levels (WRK-4): what each prevents, for every kind of work, and that nothing remains."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LIMITED = ["process", "sandbox"]
 MEGABYTE = 1024 * 1024
 HOG = "/usr/bin/env python3 -c 'x = bytearray({} * 1024 * 1024); print(len(x))'"
 PROJECT = Path(__file__).parents[3]
-"""Our package is shown in a sandbox, also if it is below /tmp."""
+"""Our package is visible in a sandbox, even below /tmp."""
 CODE = """
     import os, socket
 
@@ -43,7 +43,7 @@ CODE = """
 
 @pytest.fixture
 async def open_rig() -> AsyncIterator[Rig]:
-    """A guard in a directory that every user can reach."""
+    """A supervisor in a directory that every user can reach."""
     with shared_folder() as folder:
         rig = Rig(folder / "state", folder / "code")
         yield rig
@@ -52,12 +52,12 @@ async def open_rig() -> AsyncIterator[Rig]:
 
 
 def who(rig: Rig, **more: object) -> dict[str, object]:
-    """A work that says where it runs, and whether it sees the guard's settings."""
+    """Return work that reports where it runs, and whether it sees the supervisor's settings."""
     return {"python": "work:who", "args": {"state": str(rig.state_dir / "guard.json")}, **more}
 
 
 def has_cgroups(rig: Rig) -> bool:
-    """Whether attempts have cgroups here, which needs root or a part of the tree."""
+    """Whether attempts have cgroups here, which requires root or a delegated subtree."""
     found = find_cgroups(f"{name_of(rig.state_dir.resolve())}-test")
     if found is not None:
         found.end()
@@ -65,13 +65,13 @@ def has_cgroups(rig: Rig) -> bool:
 
 
 def cgroups_left(rig: Rig) -> list[Path]:
-    """Cgroups that are there for the guard of a rig."""
+    """Return the remaining cgroups of a supervisor."""
     return list(Path("/sys/fs/cgroup").rglob(f"{name_of(rig.state_dir.resolve())}*/*/cgroup.procs"))
 
 
 @pytest.mark.parametrize("level", LIMITED)
-async def test_a_task_that_uses_up_its_memory_is_killed_and_that_is_said(rig: Rig, level: str) -> None:
-    """Must show 2: OOM is seen as OOM."""
+async def test_a_task_that_exceeds_its_memory_is_killed_and_reported(rig: Rig, level: str) -> None:
+    """Must show 2: OOM is reported as OOM."""
     await rig.start(isolation=level)
     small = await rig.ends({"shell": HOG.format(20)}, memory_bytes=64 * MEGABYTE)
     assert small.outcome is Outcome.SUCCEEDED, rig.log(small.attempt)
@@ -87,7 +87,7 @@ async def test_a_task_that_uses_up_its_memory_is_killed_and_that_is_said(rig: Ri
 
 
 @pytest.mark.parametrize("level", LIMITED)
-async def test_a_function_that_uses_up_its_memory_is_killed_and_the_next_one_is_not(rig: Rig, level: str) -> None:
+async def test_a_function_that_exceeds_its_memory_is_killed_and_the_next_one_is_not(rig: Rig, level: str) -> None:
     await rig.share(code=CODE, isolation=level)
     works = [{"python": "work:hog", "args": {"megabytes": size}} for size in (300, 1)]
     first, second = [await rig.ends(work, memory_bytes=128 * MEGABYTE) for work in works]
@@ -97,21 +97,21 @@ async def test_a_function_that_uses_up_its_memory_is_killed_and_the_next_one_is_
 
 
 @pytest.mark.parametrize("level", LIMITED)
-async def test_a_fork_bomb_stays_within_its_number_of_processes(rig: Rig, level: str) -> None:
+async def test_a_fork_bomb_is_limited(rig: Rig, level: str) -> None:
     await rig.start(isolation=level, task_processes=24)
     bomb = "for i in $(seq 100); do sleep 60 & done; wait"
     error = error_of(await rig.ends({"shell": bomb}))
     if has_cgroups(rig):
-        assert "as many processes as it may have" in str(error["message"])
+        assert "process limit" in str(error["message"])
     assert rig.left_running() == []
     assert (await rig.ends({"shell": "echo fine"})).outcome is Outcome.SUCCEEDED
 
 
 @pytest.mark.parametrize("level", LIMITED)
-async def test_what_detaches_itself_and_wipes_its_environment_ends_with_its_task(rig: Rig, level: str) -> None:
-    """With a neighbour beside it, so that a stray can't be told by being the only one."""
+async def test_a_detached_process_without_environment_ends_with_its_task(rig: Rig, level: str) -> None:
+    """With another attempt running, so that an orphan can't be attributed by being the only one."""
     await rig.share(code=CODE, isolation=level)
-    seconds = f"4242.{os.getpid():07}{LIMITED.index(level)}"  # Others may run this test at the same time.
+    seconds = f"4242.{os.getpid():07}{LIMITED.index(level)}"  # This test may run several times in parallel.
     (neighbour,) = rig.launch({"shell": "while :; do sleep 0.1; done", "grace_seconds": 0})
     await rig.hears(Began, neighbour)
     stray = f"env -i setsid sh -c 'setsid sleep {seconds} & echo $! > leaf' &"
@@ -126,7 +126,7 @@ async def test_what_detaches_itself_and_wipes_its_environment_ends_with_its_task
 
 
 def all_commands() -> list[str]:
-    """The words of every process here."""
+    """Return the command lines of all processes."""
     found: list[str] = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -138,7 +138,7 @@ def all_commands() -> list[str]:
 
 
 @pytest.mark.parametrize("level", ["none", *LIMITED])
-async def test_a_task_is_asked_to_stop_before_it_is_killed(rig: Rig, level: str) -> None:
+async def test_a_task_is_terminated_before_it_is_killed(rig: Rig, level: str) -> None:
     await rig.share(code=CODE, isolation=level)
     text = "trap 'echo asked; exit 3' TERM; echo ready; while :; do sleep 0.05; done"
     (polite,) = rig.launch({"shell": text})
@@ -152,7 +152,7 @@ async def test_a_task_is_asked_to_stop_before_it_is_killed(rig: Rig, level: str)
     assert (await rig.hears(Ended, stubborn)).outcome is Outcome.STOPPED
 
 
-async def test_a_sandbox_shows_no_home_no_state_and_can_write_nothing_but_its_own(rig: Rig, tmp_path: Path) -> None:
+async def test_a_sandbox_hides_homes_and_state_and_can_write_only_its_own_directory(rig: Rig, tmp_path: Path) -> None:
     await rig.share(code=CODE, isolation="sandbox")
     secret = Path.home() / ".bashrc"
     look = f"""
@@ -176,7 +176,7 @@ async def test_a_sandbox_shows_no_home_no_state_and_can_write_nothing_but_its_ow
 
 
 @pytest.mark.parametrize(("network", "reached"), [(False, "no"), (True, "yes")])
-async def test_a_sandbox_reaches_the_network_only_if_it_says_so(rig: Rig, network: bool, reached: str) -> None:
+async def test_a_sandbox_has_network_access_only_on_request(rig: Rig, network: bool, reached: str) -> None:
     import socket
 
     await rig.share(code=CODE, isolation="sandbox")
@@ -188,7 +188,7 @@ async def test_a_sandbox_reaches_the_network_only_if_it_says_so(rig: Rig, networ
     assert rig.log(end.attempt) == f"{reached}\n"
 
 
-async def test_a_task_can_ask_for_more_than_its_worker_does_by_itself(rig: Rig) -> None:
+async def test_a_task_can_request_a_higher_level_than_the_workers(rig: Rig) -> None:
     await rig.share(code=CODE)
     plain = await rig.ends(who(rig))
     apart = await rig.ends(who(rig, isolation="sandbox"))
@@ -200,29 +200,29 @@ async def test_a_task_can_ask_for_more_than_its_worker_does_by_itself(rig: Rig) 
     assert shell.outcome is Outcome.FAILED
 
 
-async def test_a_directory_that_the_sandbox_does_not_show_is_refused(rig: Rig, tmp_path: Path) -> None:
+async def test_a_directory_hidden_in_the_sandbox_is_refused(rig: Rig, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "shown").mkdir()
     (tmp_path / "shown" / "file").write_text("content")
     await rig.start(isolation="sandbox", shown=(str(tmp_path / "shown"),))
     error = error_of(await rig.ends({"shell": "true", "directory": str(tmp_path / "data")}))
-    assert "does not show" in str(error["message"])
+    assert "--show" in str(error["message"])
     assert error_of(await rig.ends({"shell": "true", "directory": str(rig.state_dir)}))["class"] == "permanent"
     end = await rig.ends({"shell": "cat file; touch file && echo wrote", "directory": str(tmp_path / "shown")})
     assert rig.log(end.attempt).startswith("content")
     assert "wrote" not in rig.log(end.attempt)
 
 
-async def test_the_guard_is_closed_to_its_tasks(rig: Rig) -> None:
+async def test_tasks_cannot_read_the_supervisor(rig: Rig) -> None:
     """Its environment and memory, for a task of the same user; root sees everything in any case."""
     await rig.start(isolation="process", variables={"GUARDS_OWN": "canary"})
     end = await rig.ends({"shell": f"cat /proc/{rig.pid}/environ | tr '\\0' '\\n' | grep -c canary"})
     assert rig.log(end.attempt).splitlines()[-1] == ("1" if IS_ROOT else "0")
 
 
-async def test_another_user_owns_the_files_of_its_attempt_and_reaches_nothing_else(open_rig: Rig) -> None:
+async def test_the_task_user_owns_its_attempts_files_and_reaches_nothing_else(open_rig: Rig) -> None:
     if not IS_ROOT:
-        with pytest.raises(Refused, match="only root"):
+        with pytest.raises(Refused, match="root"):
             find_user("nobody")
         return
     rig = open_rig
@@ -247,8 +247,8 @@ async def test_another_user_owns_the_files_of_its_attempt_and_reaches_nothing_el
     assert rig.log(good.attempt) == f"{pwd.getpwnam('nobody').pw_dir}\n"
 
 
-async def test_links_that_a_task_leaves_are_not_followed_by_the_guard(open_rig: Rig) -> None:
-    """It may be root, and the task is not: neither reading nor writing goes where a link points."""
+async def test_links_of_a_task_are_not_followed(open_rig: Rig) -> None:
+    """The supervisor may be root, and the task is not: neither reads nor writes follow links."""
     rig = open_rig
     await rig.start(isolation="process", task_user="nobody" if IS_ROOT else "")
     target = rig.state_dir.parent / "target"
@@ -259,7 +259,7 @@ async def test_links_that_a_task_leaves_are_not_followed_by_the_guard(open_rig: 
     assert target.read_text() == "rows=1\n"
 
 
-async def test_what_a_guard_that_was_killed_left_in_cgroups_is_ended_by_the_next(rig: Rig) -> None:
+async def test_cgroups_of_a_killed_supervisor_are_removed_by_the_next(rig: Rig) -> None:
     await rig.start(isolation="process")
     if not has_cgroups(rig):
         return

@@ -1,19 +1,19 @@
-"""The worker's agent: between a server that decides, a guard that runs, and a journal that remembers.
+"""The worker's agent: connects the server, the supervisor and the spool on disk.
 
-    server ──frames──► ┌─ a turn ─────────────────────────────────────────────┐
-    guard  ──frames──► │ 1. take what came       state_machine.py says what follows  │
-    timers ──────────► │ 2. keep                 one write for all            │
-                       │ 3. tell the guard       one frame                    │
-                       │ 4. tell the server      one frame                    │
-                       └──────────────────────────────────────────────────────┘
+    server     ──frames──► ┌─ a turn ──────────────────────────────────────────┐
+    supervisor ──frames──► │ 1. take events           state_machine.py decides │
+    timers     ──────────► │ 2. write the spool       one write for all        │
+                           │ 3. notify the supervisor one frame                │
+                           │ 4. notify the server     one frame                │
+                           └───────────────────────────────────────────────────┘
 
-While a turn writes, the next events pile up and become the next turn: a thousand short tasks cost a few writes. There
-is no task or timer per attempt.
+While a turn writes, further events queue up for the next turn: a thousand short tasks cost a few writes. There is no
+asyncio task or timer per attempt.
 
-1. Nothing is said or started before the journal has it (I-50).
-2. A guard that died takes nothing with it unseen: its processes are killed by pid and start time, their attempts are
-   reported, and a new guard is started.
-3. Only a signal, a token that was never good, or a guard that can't be started ends an agent.
+1. Nothing is sent or started before it is in the spool (I-50).
+2. If the supervisor dies, its processes are killed by pid and start time, their attempts are reported, and a new
+   supervisor is started.
+3. Only a signal, a token that was never valid, or a supervisor that can't be started ends an agent.
 """
 
 from __future__ import annotations
@@ -53,18 +53,18 @@ BEAT_SECONDS = 5.0
 SILENCE_SECONDS = 10.0
 TICK_SECONDS = 0.2
 BEGAN_SECONDS = 0.0015
-"""So long a beginning waits for the end. Without it a chain of short tasks takes half as long again: the server writes
-the beginning down while the end waits for its turn."""
+"""Delay of a start message, so that it shares a frame with the end. Without it a chain of short tasks takes 50% longer:
+the server writes the start while the end waits."""
 DISK_RETRY_SECONDS = 1.0
 FLUSH_SECONDS = 2.0
 CLOSE_SECONDS = 10.0
 
 _BETWEEN = (guard.Saved, guard.Asked)
-"""What a server is told of an attempt between its beginning and its end."""
+"""Messages about an attempt between its start and its end."""
 
 
 class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Who a worker is, what it offers, and where it works."""
+    """Identity, resources and directories of a worker."""
 
     name: str
     servers: tuple[str, ...]
@@ -75,24 +75,24 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     zone: str = ""
     token: str = ""
     ca_cert: Path | None = None
-    """The certificate that the servers' are signed with, if the machine does not know it."""
+    """CA certificate of the servers, if the system does not trust it."""
     join: str = ""
-    """A join token, for a certificate in the place of a token (SEC-3)."""
+    """Join token that is exchanged for a certificate (SEC-3)."""
     artifacts: str = ""
-    """The storage that it looks after, if `keep_artifacts_seconds` says how long what is in it is kept."""
+    """URL of the storage to sweep, if `keep_artifacts_seconds` is set."""
     keep_artifacts_seconds: int = 0
     drain_seconds: float = 60.0
     ready_file: Path | None = None
-    """Written when a server has said welcome for the first time."""
+    """Created after the first welcome of a server."""
     journal_bytes: int = LIMIT_BYTES
     spool_bytes: int = SPOOL_BYTES
 
 
 class Agent:
-    """One worker, until it leaves."""
+    """One worker process, until it leaves."""
 
     def __init__(self, settings: AgentSettings, clock: Clock, random: Random) -> None:
-        """Raises Refused if another worker has the directory, or an address is none."""
+        """Raises Refused if another worker uses the directory, or if an address is invalid."""
         self._settings = settings
         self._clock = clock
         self._random = random
@@ -103,7 +103,13 @@ class Agent:
             settings.state_dir, settings.name, settings.servers, clock, token=settings.token, ca_cert=settings.ca_cert
         )
         self._uplink = Uplink(
-            settings.servers, self._identity, clock, random, hello=self._hello, on_frames=self._hear, lost=self._lose
+            settings.servers,
+            self._identity,
+            clock,
+            random,
+            hello=self._hello,
+            on_messages=self._hear,
+            on_lost=self._lose,
         )
         self._guard = GuardLink(settings.state_dir, clock)
         self._shipping = Shipping(settings.state_dir, settings.spool_bytes)
@@ -122,22 +128,23 @@ class Agent:
         self._from_guard: list[guard.FromGuard] = []
         self._guard_gone = False
         self._alive = False
-        """Was a server heard of since the last turn?"""
+        """Whether a server was heard since the last turn."""
         self._open = False
         self._something = asyncio.Event()
         self._next_beat = self._next_tick = 0.0
         self._taken: list[str] = []
-        """Ends that are written, or will be with the next words, and that the guard may then forget."""
+        """Attempts whose results are in the spool (or will be with the next messages): the supervisor may forget
+        them."""
 
     def leave(self) -> None:
-        """Finish what runs, give back the rest, and end. Again: in a hurry."""
+        """Drain: finish running attempts, return the rest, and exit. A second call stops running attempts at once."""
         self._drain.ask()
         self._something.set()
 
     async def run(self) -> None:
-        """Work until told to leave. Raises Unauthenticated or Forbidden, if that is the first answer of a server.
+        """Run until asked to leave. Raises Unauthenticated or Forbidden if that is the first response of a server.
 
-        Raises Refused if it is to join, and no server lets it.
+        Raises Refused if it has a join token and no server accepts it.
         """
         if self._settings.join:
             await self._identity.join(self._settings.join)
@@ -175,7 +182,7 @@ class Agent:
             await asyncio.gather(linking, return_exceptions=True)
             await self._close()
 
-    # the ends of the agent
+    # callbacks and connections
 
     def _hello(self) -> Register:
         own = self._settings
@@ -190,7 +197,7 @@ class Agent:
         self._something.set()
 
     def _lose(self) -> None:
-        """The session is over: what came in it and was not taken is void."""
+        """End the session and discard its unprocessed messages."""
         self._from_server.clear()
         self._open = False
         self._duties.lost_session()
@@ -200,24 +207,25 @@ class Agent:
             while words := await self._guard.next():
                 self._from_guard += words
                 if all(isinstance(word, guard.Began) for word in words):
-                    # The end of a short one follows at once, and both then go in one group.
+                    # The end of a short attempt follows at once; both then share one frame.
                     asyncio.get_running_loop().call_later(BEGAN_SECONDS, self._something.set)
                 else:
                     self._something.set()
         finally:
-            # Whatever ended it, nobody hears the guard any more: it is opened again.
+            # The connection is gone in any case: the next turn opens it again.
             self._guard_gone = True
             self._something.set()
 
     async def _adopt(self, why: str) -> list[Step]:
-        """Find a guard or start one, and take over what it has. What ran under another one is killed."""
+        """Connect to a supervisor (or start one) and take over its attempts. Kill processes of an earlier
+        supervisor."""
         holding = await self._guard.open()
         known = {*holding.waiting, *holding.began, *(ended.attempt for ended in holding.ended)}
         strays = [one for one in self._duties.running() if one.attempt not in known]
         if strays:
             await asyncio.to_thread(kill_strays, strays)
         self._guard_gone = False
-        self._reading = start_task(self._read_guard(), "guard_reader")
+        self._reading = start_task(self._read_guard(), "supervisor_reader")
         for ended in holding.ended:
             self._shipping.end(ended.attempt, ended.log_bytes)
         self._taken += [ended.attempt for ended in holding.ended]
@@ -225,11 +233,11 @@ class Agent:
             if attempt not in known:
                 self._shipping.end_as_is(attempt)
         waiting, began, ended_count = map(len, (holding.waiting, holding.began, holding.ended))
-        log.info("guard.adopted", waiting=waiting, began=began, ended=ended_count)
+        log.info("supervisor.adopted", waiting=waiting, began=began, ended=ended_count)
         return self._duties.adopt(holding, why)
 
     async def _close(self) -> None:
-        """Leave the guard to its end if it has nothing to do, else to the next agent."""
+        """Close an idle supervisor; leave a busy one to the next agent."""
         self._reading.cancel()
         await asyncio.gather(self._reading, return_exceptions=True)
         self._guard.say(self._taken_word())
@@ -242,7 +250,7 @@ class Agent:
     # a turn
 
     async def _pause(self) -> None:
-        """Wait for something, or for the next tick."""
+        """Wait for an event or for the next tick."""
         try:
             async with asyncio.timeout(TICK_SECONDS):
                 await self._something.wait()
@@ -252,9 +260,9 @@ class Agent:
     async def _turn(self) -> None:
         self._something.clear()
         if self._guard_gone:
-            log.error("guard.died", unfinished=len(self._duties.unfinished()))
+            log.error("supervisor.died", unfinished=len(self._duties.unfinished()))
             await self._carry_out(self._take_words())
-            await self._carry_out(await self._adopt("the guard died"))
+            await self._carry_out(await self._adopt("the supervisor died"))
         steps: list[Step] = []
         messages, self._from_server = self._from_server, []
         if self._alive:
@@ -279,7 +287,8 @@ class Agent:
             self._settings.ready_file.write_text(f"{self._settings.name}\n")
 
     def _take_words(self) -> list[Step]:
-        """What the guard said. An attempt that began and ended meanwhile, with nothing in between, needs no pid."""
+        """Process the supervisor's messages. An attempt that started and ended in one turn, with nothing in between,
+        needs no pid."""
         words, self._from_guard = self._from_guard, []
         brief = {word.attempt for word in words if isinstance(word, guard.Ended)}
         brief -= {word.attempt for word in words if isinstance(word, _BETWEEN)}
@@ -308,7 +317,7 @@ class Agent:
                 case guard.Unbegun():
                     steps += self._duties.unbegun(word.attempts)
                 case guard.Kept() | guard.Holding():
-                    pass  # what was kept begins or is over: that is the answer
+                    pass  # these attempts start or have ended, which is reported separately
         return steps
 
     def _timers(self) -> list[Step]:
@@ -322,7 +331,7 @@ class Agent:
         return steps + self._drain.next(self._duties, now)
 
     async def _carry_out(self, steps: Iterable[Step]) -> None:
-        """Keep, then tell the guard, then tell the server: each in one go, and nothing in a later session."""
+        """Write the spool, then notify the supervisor, then the server: one write each, never into a later session."""
         session = self._duties.session
         records: list[Record] = []
         orders: list[guard.Order] = []
@@ -346,13 +355,13 @@ class Agent:
                 case TakeBack():
                     words.append(guard.Unlaunch(step.attempts))
                 case _:
-                    raise TypeError(f"nobody carries out {step}")
+                    raise TypeError(f"unknown instruction {step}")
         if records:
             said += await self._keep(records)
         if orders:
             words.insert(0, guard.Launch(tuple(orders)))
         if words:
-            # Alone it would wake the guard while a server waits for the result: the next tick is early enough.
+            # By itself it would wake the supervisor while the server waits for the result: the next tick is fine.
             words += self._taken_word()
         self._guard.say(words)
         if self._duties.session == session:
@@ -360,18 +369,19 @@ class Agent:
         await self._ship()
 
     def _taken_word(self) -> list[guard.FromAgent]:
-        """What the guard may forget, once."""
+        """Return the acknowledgement for the supervisor, once."""
         taken, self._taken = self._taken, []
         return [guard.Taken(tuple(taken))] if taken else []
 
     async def _keep(self, records: list[Record]) -> list[FromWorker]:
-        """Write, however long it takes: until then nothing is started or said. Returns what is to be said besides."""
+        """Write records, retrying until it works: nothing is started or sent before. Return messages to send as
+        well."""
         while True:
             try:
                 self._journal.append(records)
                 break
             except OSError:
-                log.exception("journal.unwritable", records=len(records))
+                log.exception("spool.unwritable", records=len(records))
                 await self._clock.sleep(DISK_RETRY_SECONDS)
         self._shipping.answer(one.attempt for one in records if one.mark in (Mark.FORGOTTEN, Mark.ASIDE))
         was_crowded = self._duties.crowded
@@ -381,7 +391,7 @@ class Agent:
         return [step.message for step in steps if isinstance(step, Say)]
 
     async def _ship(self) -> None:
-        """Send pieces of logs and remove what is done with: at every tick, and at every turn of a leaving worker."""
+        """Send log pieces and remove finished logs: at every tick, and at every turn while leaving."""
         now = self._clock.monotonic()
         if now < self._next_tick and not self._duties.leaving:
             return

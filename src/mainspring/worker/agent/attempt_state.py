@@ -1,4 +1,4 @@
-"""An attempt in a worker's hands, and where it is there. `state_machine.py` draws the way through the phases."""
+"""State of one attempt on this worker. `state_machine.py` shows the transitions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mainspring.worker.agent.instructions import NO_ROOM, Mark, Record
 
 
 class Phase(Enum):
-    """Where an attempt is, within this worker."""
+    """Where an attempt is on this worker."""
 
     WAITING = 1
     HANDED_OVER = 2
@@ -22,18 +22,18 @@ class Phase(Enum):
 
 
 MOST_REMEMBERED = 20_000
-"""How many forgotten attempts are still known by name: far more than a session can repeat."""
+"""Forgotten attempts that are still known by id: far more than a session can repeat."""
 NOT_BEGUN = frozenset({Phase.WAITING, Phase.HANDED_OVER})
 WITH_GUARD = frozenset({Phase.HANDED_OVER, Phase.RUNNING})
 
 
 class Held(msgspec.Struct):
-    """An attempt that this worker has in hands."""
+    """One attempt of this worker."""
 
     phase: Phase
     lease: str = ""
     assignment: Assignment | None = None
-    """None after a restart: the journal does not have it, for it holds a secret and is never started from there."""
+    """None after a restart: the spool does not contain it, as it holds a secret and is never started from there."""
     needs: Offer = NO_ROOM
     recalled: bool = False
     pid: int = 0
@@ -41,11 +41,11 @@ class Held(msgspec.Struct):
     checkpoint: str | None = None
     progress: Progress | None = None
     asked: float | None = None
-    """So many seconds it asked for, and nothing has been said to that."""
+    """Seconds of extension that the attempt requested and that are not answered yet."""
     result: Result | None = None
 
     def words(self, attempt: str) -> Iterator[FromWorker]:
-        """What a server may not have heard of it, but for its result."""
+        """Messages that the server may have missed, except the result."""
         if self.phase is Phase.RUNNING:
             yield Started(attempt)
             if self.progress is not None:
@@ -56,7 +56,7 @@ class Held(msgspec.Struct):
             yield Extend(attempt, self.asked)
 
     def replay(self, record: Record) -> None:
-        """What a line of the journal says of it."""
+        """Apply a spool record."""
         match record.mark:
             case Mark.STARTED:
                 self.phase, self.pid, self.created = Phase.RUNNING, record.pid, record.created
@@ -65,21 +65,21 @@ class Held(msgspec.Struct):
             case Mark.ENDED:
                 self.phase, self.result = Phase.OVER, record.result
             case Mark.RECEIVED | Mark.FORGOTTEN | Mark.ASIDE:
-                pass  # how it comes and goes is no part of it
+                pass  # adding and removing attempts is up to the caller
 
 
 class Forgotten:
-    """Names of attempts that are no longer held, the latest ones."""
+    """Ids of the latest attempts that this worker no longer has."""
 
     def __init__(self) -> None:
-        # Not a plain dict: that looks for its first key behind all those that it has lost, a tenth of an agent's time.
+        # Not a plain dict: finding its first key scans all deleted slots, which took a tenth of an agent's time.
         self._names: OrderedDict[str, None] = OrderedDict()
 
     def __contains__(self, attempt: str) -> bool:
         return attempt in self._names
 
     def add(self, attempt: str) -> None:
-        """One more; the oldest goes if there are too many."""
+        """Add an id; drop the oldest beyond the limit."""
         self._names[attempt] = None
         if len(self._names) > MOST_REMEMBERED:
             self._names.popitem(last=False)

@@ -1,8 +1,8 @@
-"""How a worker leaves (WRK-9): finish what runs, for a while; then stop it; then go.
+"""Graceful shutdown of a worker (WRK-9): finish running attempts for a while, stop the rest, exit.
 
-    asked ──drain_seconds──► stopping ──grace──► gone          asked again: stopping at once, with little grace
+requested ──drain_seconds──► stopping ──grace──► exit          second request: stop at once, with a short grace period
 
-Results that no server has taken by then stay in the journal: the next agent on the same directory delivers them.
+Results that no server has acknowledged by then stay in the spool: the next agent on the same directory delivers them.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ log = structlog.get_logger()
 GRACE_SECONDS = 10.0
 HURRIED_GRACE_SECONDS = 1.0
 ANSWER_SECONDS = 3.0
-"""How long answers are waited for after the last process is gone."""
+"""Time to wait for acknowledgements after the last process has ended."""
 
 
 class Drain:
-    """The end of one worker."""
+    """Shutdown of one worker."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -33,11 +33,11 @@ class Drain:
         self._gone_at: float | None = None
 
     def ask(self) -> None:
-        """Somebody wants the worker to leave; or, the second time, to hurry."""
+        """Request the shutdown; a second call expedites it."""
         self._asked += 1
 
     def next(self, duties: Duties, now: float) -> list[Step]:
-        """What is to be done about it now."""
+        """Return the instructions that are due now."""
         if not self._asked:
             return []
         steps: list[Step] = []
@@ -54,7 +54,7 @@ class Drain:
         return steps
 
     def is_through(self, duties: Duties, is_shipped: Callable[[], bool], now: float) -> bool:
-        """May the agent end? Yes if nothing is in its hands, or nothing more can be waited for."""
+        """Whether the agent may exit: no attempts are left, or the time is up."""
         if not duties.leaving:
             return False
         if self._gone_at is not None and now >= self._gone_at:

@@ -1,7 +1,7 @@
-"""Looks whether a file is there, for a server that wants to know (TRG-8), and never waits for it.
+"""Check whether a file exists, on request of a server (TRG-8), without blocking.
 
-A file system that hangs must hold up neither the agent nor its end: each question has a thread of its own, which nobody
-waits for. When too many of them hang, further questions stay without an answer, which is one too: not there in time.
+A file system that hangs must block neither the agent nor its shutdown: each probe runs in a daemon thread that nothing
+waits for. When too many of them hang, further probes get no answer, which the server takes as absent.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ MOST_AT_ONCE = 16
 
 
 class Looking:
-    """The questions that are open."""
+    """Open probes."""
 
     def __init__(self, say: Callable[[Seen], None]) -> None:
         self._say = say
         self._open = 0
 
     def look(self, question: str, path: str) -> None:
-        """Find out, and say it when it is known."""
+        """Check the path in a thread; send the answer when it is known."""
         if self._open >= MOST_AT_ONCE:
-            log.warning("look.too_many", question=question, open=self._open)
+            log.warning("file_probe.too_many", question=question, open=self._open)
             return
         self._open += 1
         loop = asyncio.get_running_loop()
         threading.Thread(target=self._look, args=(loop, question, path), daemon=True).start()
 
     def _look(self, loop: asyncio.AbstractEventLoop, question: str, path: str) -> None:
-        seen = Seen(question, os.path.exists(path))  # noqa: PTH110 - it also answers where looking is forbidden
-        with suppress(RuntimeError):  # The loop is closed: the worker has left meanwhile.
+        seen = Seen(question, os.path.exists(path))  # noqa: PTH110 - it also answers where access is denied
+        with suppress(RuntimeError):  # The loop is closed: the worker has exited.
             loop.call_soon_threadsafe(self._seen, seen)
 
     def _seen(self, seen: Seen) -> None:

@@ -1,6 +1,6 @@
-"""Which handlers do these modules and files serve? Asked in a process of its own: the agent never imports users' code.
+"""List the handlers of modules and files, in a separate process: the agent never imports users' code.
 
-`python -m mainspring.worker.agent.handler_names MODULE_OR_FILE ...` writes the names as JSON on its last line.
+`python -m mainspring.worker.agent.handler_names MODULE_OR_FILE ...` prints the names as JSON on its last line.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ _SECONDS = 120.0
 
 
 def handler_names(handlers: Sequence[str], user: TaskUser | None = None) -> tuple[str, ...]:
-    """The names that these modules and files serve. Raises Refused if one can't be imported, or none is served.
+    """Return the names that these modules and files serve. Raises Refused if an import fails, or none is served.
 
-    They are imported as the user that tasks run as.
+    They are imported as the user that runs the tasks.
     """
     if not handlers:
         return ()
-    # The modules are named by whoever started this worker, and no shell is between.
+    # The modules are given by the operator, and there is no shell in between.
     command = [sys.executable, "-m", "mainspring.worker.agent.handler_names", *handlers]
     try:
         done = run_as(user, command, _environment(), _SECONDS)
     except subprocess.TimeoutExpired as error:
-        raise Refused(f"the handlers of {', '.join(handlers)} were not imported in {_SECONDS:.0f} s") from error
+        raise Refused(f"the handlers of {', '.join(handlers)} were not imported within {_SECONDS:.0f} s") from error
     if done.returncode != 0:
         raise Refused(f"the handlers can't be imported:\n{done.stderr.decode(errors='replace').strip()}")
     return tuple(msgspec.json.decode(done.stdout.splitlines()[-1], type=list[str]))
 
 
 def _environment() -> dict[str, str]:
-    """What users' code is imported with: nothing of the agent's own, its token above all."""
+    """Environment for importing users' code: nothing of the agent's own, above all not its token."""
     python_path = os.environ.get("PYTHONPATH")
     return clean_environment(os.environ) | ({"PYTHONPATH": python_path} if python_path else {})
 
 
 def main() -> None:
-    """Import what the arguments name, and say what they serve."""
+    """Import the modules and files of the arguments, and print their handlers."""
     from mainspring.worker.executors.python.function_calls import Functions
 
     sys.path.insert(0, str(Path.cwd()))
@@ -54,7 +54,7 @@ def main() -> None:
     if functions.fault is not None:
         sys.exit(functions.fault)
     if not functions.names():
-        sys.exit(f"there is no function with @task in {', '.join(sys.argv[1:])}")
+        sys.exit(f"no @task function in {', '.join(sys.argv[1:])}")
     sys.stdout.buffer.write(b"\n" + msgspec.json.encode(functions.names()) + b"\n")
 
 

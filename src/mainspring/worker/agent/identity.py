@@ -1,12 +1,12 @@
-"""Who a worker is for the servers (SEC-3): its token, or a certificate that it joined for and renews by itself.
+"""Credentials of a worker (SEC-3): its token, or a certificate that it requests with a join token and renews.
 
-    identity/joining-<id>.key   made before a join token is used: the same key asks again if the answer was lost
-    identity/worker.pem         the certificate and its key; replaced as a whole
-    identity/joined             the id of the join token that the certificate was given for
+    identity/joining-<id>.key   written before a join token is used: a retry after a lost response uses the same key
+    identity/worker.pem         certificate and key; replaced atomically
+    identity/joined             id of the join token that the certificate was issued for
 
-1. The key never leaves this directory, which is the worker's alone.
-2. A certificate that is here is used, whatever else was said; another join token gets another one in its place.
-3. It is renewed from half of its life on, over a connection with itself, also after a restart.
+1. The key never leaves this directory, which only the worker can read.
+2. An existing certificate takes precedence over other credentials; a new join token replaces it.
+3. It is renewed after half of its lifetime, over a connection that it authenticates, also after a restart.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ log = structlog.get_logger()
 
 DIRECTORY = "identity"
 LONGEST_SLEEP_SECONDS = 60.0
-"""The machine may have slept, or its clock may have been set: the time is looked at again."""
+"""The clock is checked again after this time: the machine may have slept, or its clock may have been set."""
 RETRY_SECONDS = 10.0
 _ENROL = "join again: `mainspring join-token create`, then `mainspring worker --join-file FILE`"
 
 
 class Identity:
-    """What a worker shows to servers, and what it believes of theirs."""
+    """Credentials that a worker presents, and the CA that it trusts."""
 
     def __init__(
         self, state_dir: Path, name: str, servers: Sequence[str], clock: Clock, *, token: str, ca_cert: Path | None
@@ -57,13 +57,13 @@ class Identity:
         self._context: ssl.SSLContext | None = None
 
     def headers(self) -> dict[str, str]:
-        """What says who this is, if no certificate does."""
+        """Authorization header, unless a certificate is used."""
         if not self._token or self._pem.exists():
             return {}
         return {"Authorization": f"Bearer {self._token}"}
 
     def context(self) -> ssl.SSLContext:
-        """For an encrypted connection. Raises Refused; Unauthenticated if the certificate has expired."""
+        """TLS context. Raises Refused; Unauthenticated if the certificate has expired."""
         if self._context is None:
             shown = (self._pem, self._pem) if self._pem.exists() else None
             self._context = trust("https", ca_cert=self._ca_cert, certificate=shown)
@@ -72,15 +72,15 @@ class Identity:
         return self._context
 
     def check_addresses(self) -> None:
-        """Raises Refused if there is a certificate, and an address where it can't be shown."""
+        """Raises Refused if there is a certificate and an address that is not https."""
         if self._pem.exists():
             for server in self._servers:
                 _https(server)
 
     async def join(self, token: str) -> None:
-        """Get a certificate for a join token, unless there is one for it that has not expired.
+        """Exchange a join token for a certificate, unless there is a valid one for it.
 
-        However long it takes until a server answers. Raises Refused if it says no.
+        Retries until a server answers. Raises Refused if it refuses.
         """
         token_id = token.split("_")[1] if token.count("_") == 2 else ""
         joined = self._directory / "joined"
@@ -100,11 +100,11 @@ class Identity:
         log.info("worker.joined", worker=given.name, pools=given.pools, until=given.expires_at.isoformat())
 
     def has_certificate(self) -> bool:
-        """Whether there is one, which has to be renewed."""
+        """Whether there is a certificate, which has to be renewed."""
         return self._pem.exists()
 
     async def keep_renewed(self, renewed: Callable[[], Awaitable[None]]) -> None:
-        """Renew the certificate when half of its life is over, again and again, and say so; until cancelled."""
+        """Renew the certificate after half of its lifetime, repeatedly, and call `renewed`; until cancelled."""
         while True:
             certificate = self._certificate()
             left = (_renew_at(certificate) - self._clock.wall()).total_seconds()
@@ -130,20 +130,20 @@ class Identity:
                 given = await self._ask_for_next(server, wish)
                 break
             except Unavailable as error:
-                log.warning("worker.unheard", server=server, because=str(error))
+                log.warning("worker.server_unreachable", server=server, because=str(error))
         if given is None:
-            raise Unavailable("no server answers")
+            raise Unavailable("no server is reachable")
         self._keep(given, key)
         log.info("worker.renewed", worker=given.name, until=given.expires_at.isoformat())
 
     async def _ask_all(self, ask: Callable[[str], Awaitable[CertificateView]]) -> CertificateView:
-        """The answer of the first server that has one."""
+        """Return the response of the first server that answers."""
         while True:
             for server in self._servers:
                 try:
                     return await ask(server)
                 except Unavailable as error:
-                    log.warning("worker.unheard", server=server, because=str(error))
+                    log.warning("worker.server_unreachable", server=server, because=str(error))
             await self._clock.sleep(RETRY_SECONDS / 10)
 
     async def _enrol(self, server: str, token: str, wish: EnrolRequest) -> CertificateView:
@@ -178,23 +178,23 @@ class Identity:
 
 
 def read_join_token(said: str, path: Path | None) -> str:
-    """The join token: what was said, else a file's content. Raises Refused."""
+    """Return the given join token, or the content of the file. Raises Refused."""
     if said or path is None:
         return said
     try:
         return path.read_text().strip()
     except OSError as error:
-        raise Refused(f"the join token can't be read: {error}") from error
+        raise Refused(f"cannot read the join token: {error}") from error
 
 
 def _renew_at(certificate: WorkerCertificate) -> datetime:
-    """When half of its life is over."""
+    """Return when half of the lifetime is over."""
     return certificate.begins_at + (certificate.expires_at - certificate.begins_at) / 2
 
 
 def _https(server: str) -> str:
-    """The address of a server's API. Raises Refused if it is not encrypted."""
+    """Return the address of a server's API. Raises Refused if it is not https."""
     address = link_address(server)
     if not address.startswith("wss:"):
-        raise Refused(f"{server} is not encrypted: a worker shows its certificate over https only")
+        raise Refused(f"{server} is not https: a worker sends its certificate over https only")
     return f"https{address.removeprefix('wss').removesuffix(PATH)}"

@@ -1,4 +1,4 @@
-"""What duties ask for, as steps, and the lines of the journal that some of them are."""
+"""Instructions of the state machine, and the spool records that some of them write."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ NO_ROOM = Offer(0, 0)
 
 
 class Mark(StrEnum):
-    """What a line of the journal says of an attempt."""
+    """What a spool record says about an attempt."""
 
     RECEIVED = "received"
     STARTED = "started"
     SAVED = "saved"
     ENDED = "ended"
     FORGOTTEN = "forgotten"
-    ASIDE = "aside"
+    ASIDE = "unknown"
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One line of the journal."""
+    """One spool record."""
 
     mark: Mark
     attempt: str
     pid: int = 0
-    """Of the process that was started, or 0 if it is not known; with it, when that process was created."""
+    """Process id, or 0 if unknown; `created` is when that process was started."""
     created: float = 0.0
     document: str = ""
-    """The checkpoint that was saved."""
+    """The saved checkpoint."""
     result: Result | None = None
 
 
 class Step(msgspec.Struct, frozen=True, gc=False):
-    """The root of what duties ask for."""
+    """Base class of instructions."""
 
 
 class Keep(Step, frozen=True):
-    """Write this to the journal, durably, before going on."""
+    """Write this record to the spool, durably, before executing later instructions."""
 
     record: Record
 
@@ -52,38 +52,38 @@ class Say(Step, frozen=True):
 
 
 class Start(Step, frozen=True):
-    """Have this attempt run, after those of its lease that were started before. Then call `started`, then `ended`."""
+    """Run this attempt after the earlier ones of its lease. Then call `started`, then `ended`."""
 
     assignment: Assignment
     lease: str
     needs: Offer = NO_ROOM
-    """The room that it has."""
+    """The reserved resources."""
 
 
 class TakeBack(Step, frozen=True):
-    """Ask for those of these that have not begun. Call `unbegun` with them."""
+    """Withdraw those of these attempts that have not started. Then call `unbegun` with them."""
 
     attempts: tuple[str, ...]
 
 
 class Prolong(Step, frozen=True):
-    """Let this attempt know how long it may run from now on."""
+    """Tell the attempt how long it may run from now on."""
 
     attempt: str
     seconds: float
     because: str
-    """Why it is no longer than before."""
+    """Why the limit was not raised."""
 
 
 class LookFor(Step, frozen=True):
-    """Find out whether there is such a file, and answer the question with `Seen`."""
+    """Check whether the file exists, and reply with `Seen`."""
 
     question: str
     path: str
 
 
 class Kill(Step, frozen=True):
-    """End this attempt: ask it, wait so long, then kill it. Then call `ended`."""
+    """End this attempt: SIGTERM, grace period, SIGKILL. Then call `ended`."""
 
     attempt: str
     grace_seconds: float

@@ -1,4 +1,4 @@
-"""Builds a worker from what a person said on the command line, and runs it until it leaves."""
+"""Build a worker from its command-line options, and run it until it exits."""
 
 from __future__ import annotations
 
@@ -42,13 +42,12 @@ _MOST_LABELS = 100
 _LONGEST_LABEL = 200
 _ROOT = 0
 _IS_ROOT = (
-    "this is root, and its tasks would be too: start the worker as another user, name one for its tasks with "
-    "--task-user, or say --as-root"
+    "the worker runs as root, and so would its tasks: start it as another user, set --task-user, or pass --as-root"
 )
 
 
 class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a person said of a worker. What was not said is found out on the machine."""
+    """Options of a worker. Defaults are derived from the machine."""
 
     servers: tuple[str, ...]
     name: str = ""
@@ -62,44 +61,44 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     state_dir: Path | None = None
     token_file: Path | None = None
     token: str = ""
-    """The token itself, if it is known; else the file has it, else MAINSPRING_API_KEY."""
+    """The token. Falls back to the file, then to MAINSPRING_API_KEY."""
     join: str = ""
-    """A join token, or the file that has it: for a certificate in the place of a token (SEC-3)."""
+    """Join token, exchanged for a certificate (SEC-3); or `join_file`."""
     join_file: Path | None = None
     ca_cert: Path | None = None
-    """The certificate that the servers' are signed with, if the machine does not know it."""
+    """CA certificate of the servers, if the system does not trust it."""
     handlers: tuple[str, ...] = ()
     children: int = 0
     python_path: tuple[Path, ...] = ()
-    """Where Python functions are found, besides the directory that it was started in."""
+    """Directories to import Python functions from, besides the working directory."""
     invoker: str = ""
-    """Who answers the prompts of map-reduces that name nobody themselves, as `invoker_options.py` reads it."""
+    """Default invoker of map-reduces, in the syntax of `invoker_options.py`."""
     isolation: Isolation = Isolation.PROCESS
-    """Everything runs at least this far apart."""
+    """Minimum isolation level of all tasks."""
     task_user: str = ""
-    """Tasks run as this user; only root can do that."""
+    """User that runs the tasks; requires root."""
     as_root: bool = False
-    """Root may run tasks as itself."""
+    """Allow root to run tasks as root."""
     task_processes: int = 4_096
     task_file_bytes: int = 0
     hide: tuple[Path, ...] = ()
-    """What a sandbox does not show."""
+    """Paths that are hidden in a sandbox."""
     show: tuple[Path, ...] = ()
-    """What it does, although it is below something hidden."""
+    """Paths that are visible in a sandbox although a parent is hidden."""
     container_engine: str = ""
-    """A program with words for it, `auto`, or nothing: what runs containers (`container_engine.py`)."""
+    """Container engine command, `auto`, or empty (see `container_engine.py`)."""
     allow_private_http: bool = False
-    """HTTP calls of tasks may go to this machine and its network."""
+    """Allow HTTP tasks to call this machine and private networks."""
     kubernetes: str = ""
-    """A context of the kubeconfig, or `in-cluster`: the cluster that its tasks may run on."""
+    """Kubeconfig context, or `in-cluster`: the cluster for Kubernetes tasks."""
     kubernetes_namespaces: tuple[str, ...] = ()
-    """Those that tasks may ask for, the usual one first; that of the context if none is named."""
+    """Allowed namespaces, the default first. Empty: the namespace of the context."""
     ray: str = ""
-    """The address of the Ray cluster that its tasks may run on."""
+    """Address of the Ray cluster for Ray tasks."""
     artifacts: str = ""
-    """Where it stores files that its tasks leave: `file:///directory` or `s3://bucket/prefix`; else its own place."""
+    """Artifact storage: `file:///directory` or `s3://bucket/prefix`. Empty: below the state directory."""
     keep_artifacts: float | None = None
-    """So many seconds after the end of a run its artifacts are kept; for ever if it is not said."""
+    """Seconds to keep artifacts after the end of a run; None keeps them forever."""
     largest_artifact: int = 10 * 1024**3
     largest_artifacts: int = 50 * 1024**3
     drain_seconds: float = 60.0
@@ -109,18 +108,18 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fault_of_user(options: WorkerOptions) -> str:
-    """Why this user may not be this worker; empty if it may. Never as root, unless told to (WRK-4)."""
+    """Return why this user may not run a worker; empty if it may. Root requires an explicit option (WRK-4)."""
     is_told = options.as_root or bool(options.task_user)
     return _IS_ROOT if os.geteuid() == _ROOT and not is_told else ""
 
 
 def run_worker(options: WorkerOptions) -> None:
-    """Be this worker until told to leave. Raises Refused if it can't be, or no server knows its token."""
+    """Run this worker until it is asked to leave. Raises Refused if it can't start, or no server accepts its token."""
     configure_logging(options.log_format, options.log_level)
     if options.task_user:
         os.umask(0o077)
     elif os.geteuid() == _ROOT:
-        log.warning("worker.is_root", because="its tasks run as root too, as --as-root says")
+        log.warning("worker.is_root", because="tasks run as root too (--as-root)")
     settings = agent_settings(options)
     if options.isolation is not Isolation.NONE:
         close_to_others()
@@ -137,10 +136,10 @@ async def _run(settings: AgentSettings) -> None:
 
 
 def agent_settings(options: WorkerOptions) -> AgentSettings:
-    """Who the worker is, with its directory made ready. Raises Refused."""
+    """Build the agent's settings and prepare its state directory. Raises Refused."""
     host = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname()) or "worker"
     state_dir = options.state_dir or Path(".mainspring") / f"worker-{options.name or host}"
-    # Children work in directories of their own: what is named relative to this one is found from there as well.
+    # Child processes have other working directories, so paths must be absolute.
     state_dir = state_dir.resolve()
     handlers = tuple(str(Path(one).resolve()) if one.endswith(".py") else one for one in options.handlers)
     state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -151,18 +150,18 @@ def agent_settings(options: WorkerOptions) -> AgentSettings:
     faults = faults_in_clusters(options.kubernetes, options.kubernetes_namespaces, options.ray)
     for prefix in (ISOLATION_LABEL, RUNS_LABEL):
         if any(label.startswith(prefix) for label in options.labels):
-            faults.append(Fault(where="label", why=f"{prefix}.. is found out, and can't be said"))
+            faults.append(Fault(where="label", why=f"{prefix}.. is detected and can't be set"))
     if user is not None and (closed := closed_to(user, state_dir.parent)) is not None:
-        faults.append(Fault(where="state_dir", why=f"{user.name} can't get there, {closed} is closed to it"))
+        faults.append(Fault(where="state_dir", why=f"{user.name} has no access to {closed}"))
     if not WORKER_NAME.fullmatch(name):
         faults.append(Fault(where="name", why="must be letters, digits, ., _ and -"))
     if len(labels) > _MOST_LABELS or any(len(word) > _LONGEST_LABEL for word in (*labels, *labels.values())):
-        why = f"there may be {_MOST_LABELS}, handlers among them, each of {_LONGEST_LABEL} characters"
+        why = f"at most {_MOST_LABELS} labels, including handlers, of at most {_LONGEST_LABEL} characters"
         faults.append(Fault(where="label", why=why))
     if options.artifacts and (fault := fault_in_storage(options.artifacts)) is not None:
         faults.append(Fault(where="artifacts", why=fault))
     if faults:
-        raise Refused("the worker can't be started", faults)
+        raise Refused("cannot start the worker", faults)
     offer = Offer(
         options.cpu_millis if options.cpu_millis is not None else 1000 * (psutil.cpu_count() or 1),
         options.memory_bytes if options.memory_bytes is not None else psutil.virtual_memory().total,
@@ -172,7 +171,7 @@ def agent_settings(options: WorkerOptions) -> AgentSettings:
     guard = _guard_settings(options, handlers, offer)
     _write_settings(state_dir, guard)
     levels = offered_levels(state_dir, guard)
-    log.info("worker.isolates", least=str(options.isolation), user=options.task_user or "its own", offers=levels)
+    log.info("worker.isolates", least=str(options.isolation), user=options.task_user or "own", offers=levels)
     return AgentSettings(
         name=name,
         servers=options.servers,
@@ -192,7 +191,7 @@ def agent_settings(options: WorkerOptions) -> AgentSettings:
 
 
 def _guard_settings(options: WorkerOptions, handlers: tuple[str, ...], offer: Offer) -> GuardSettings:
-    """What the guard is told."""
+    """Build the supervisor's settings."""
     python_path = tuple(str(place.resolve()) for place in (*options.python_path, Path.cwd()))
     storage = directory_of(options.artifacts)
     return GuardSettings(
@@ -222,7 +221,7 @@ def _guard_settings(options: WorkerOptions, handlers: tuple[str, ...], offer: Of
 
 
 def _write_settings(state_dir: Path, guard: GuardSettings) -> None:
-    """Leave the guard its settings. Nobody else reads them."""
+    """Write the supervisor's settings, readable by this user only."""
     path = state_dir / SETTINGS_FILE
     path.touch(mode=0o600)
     path.chmod(0o600)
@@ -230,7 +229,7 @@ def _write_settings(state_dir: Path, guard: GuardSettings) -> None:
 
 
 def _stable_name(state_dir: Path, host: str) -> str:
-    """The name that this directory's worker has had from the beginning."""
+    """Return the name stored in this state directory, creating it once."""
     path = state_dir / "name"
     if not path.exists():
         path.write_text(f"{host}-{entropy() & 0xFFFF:04x}\n")
@@ -238,5 +237,5 @@ def _stable_name(state_dir: Path, host: str) -> str:
 
 
 def _token(path: Path | None) -> str:
-    """Who the worker is for the server: a file's content, else a variable's."""
+    """Return the token from a file, or from MAINSPRING_API_KEY."""
     return path.read_text().strip() if path is not None else os.environ.get("MAINSPRING_API_KEY", "")

@@ -1,14 +1,14 @@
-"""The worker's memory on disk: one append-only file of blocks, and a lock, below the state directory.
+"""The worker's spool: one append-only file of blocks, and a lock, below the state directory.
 
     block = length (4 bytes), CRC-32 (4 bytes), msgpack list of records
 
-1. `append` returns when its records are in the file, all of them or (after a crash) none: an agent that is killed then
-   loses none of them. A result is on disk by then, too, and survives a loss of power. The others need not: whatever was
-   received or started ends with the machine, and the server takes it back (a result costs 0.2 ms, the others 0.02).
-2. A torn last block is cut off at the start. What is cut is put beside the journal for a person to look at.
+1. `append` returns when its records are in the file, all of them or (after a crash) none: an agent that is killed
+   later loses none of them. Results are also fsynced and survive a power loss. The other records need not: received and
+   started attempts end with the machine, and the server reschedules them (a result costs 0.2 ms, the others 0.02).
+2. A torn last block is truncated at startup and saved next to the spool for inspection.
 3. Two agents never share a directory: the kernel holds the lock for as long as the process lives.
-4. When most of the file is about attempts that are forgotten, it is written anew and swapped in by a rename.
-5. It is bounded and loud: `crowded` says when the worker must take nothing more (I-53). It never drops anything.
+4. When most of the file concerns forgotten attempts, it is rewritten and replaced by a rename.
+5. It is bounded: `crowded` says when the worker must not accept more work (I-53). It never drops anything.
 """
 
 from __future__ import annotations
@@ -32,41 +32,41 @@ LIMIT_BYTES = 256 * 1024 * 1024
 CROWDED_ABOVE = 0.8
 ROOMY_BELOW = 0.5
 SMALL_BYTES = 1024 * 1024
-"""A file below this size is not worth writing anew."""
+"""A smaller file is not worth compacting."""
 _HEADER_BYTES = 8
 _ARRAY = b"\xdd"
-"""How msgpack begins a list with a length of four bytes."""
+"""msgpack marker of a list with a length of four bytes."""
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER: msgspec.msgpack.Decoder[list[Record]] = msgspec.msgpack.Decoder(list[Record])
 
 
 class Journal:
-    """The records of one worker, and the bytes of those that still matter."""
+    """Records of one worker, and the size of those that still matter."""
 
     def __init__(self, directory: Path, limit_bytes: int = LIMIT_BYTES) -> None:
-        """Open the journal below `directory`. Raises Refused if another process has it."""
+        """Open the spool below `directory`. Raises Refused if another process uses it."""
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._directory = directory
-        self._path = directory / "journal"
+        self._path = directory / "spool"
         self._limit = limit_bytes
         self._lock = _lock(directory / "lock")
         self._live: dict[str, dict[Mark, bytes]] = {}
         self._aside: dict[str, dict[Mark, bytes]] = {}
         self._live_bytes = 0
         self.crowded = False
-        """Is there so much that no new work may be taken?"""
-        (directory / "journal.new").unlink(missing_ok=True)
+        """Whether the spool is too full to accept new work."""
+        (directory / "spool.new").unlink(missing_ok=True)
         self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._size = 0
         self._found = self._read()
 
     def found(self) -> list[Record]:
-        """What was in the journal when it was opened, once."""
+        """Return the records that were in the spool at startup, once."""
         found, self._found = self._found, []
         return found
 
     def append(self, records: Sequence[Record]) -> None:
-        """Write records; results durably. Raises OSError, having written nothing, if the disk refuses."""
+        """Write records; results durably. Raises OSError, having written nothing, if the disk fails."""
         texts = [_ENCODER.encode(record) for record in records]
         block = _block(texts)
         try:
@@ -84,7 +84,7 @@ class Journal:
         self._judge()
 
     def close(self) -> None:
-        """Let go of the directory."""
+        """Close the file and release the lock."""
         os.close(self._file)
         os.close(self._lock)
 
@@ -98,15 +98,15 @@ class Journal:
                 self._account(record, _ENCODER.encode(record))
         if self._size < len(data):
             cut = data[self._size :]
-            (self._directory / "journal.cut").write_bytes(cut)
-            log.warning("journal.torn", path=str(self._path), at=self._size, cut_bytes=len(cut))
+            (self._directory / "spool.cut").write_bytes(cut)
+            log.warning("spool.torn", path=str(self._path), at=self._size, cut_bytes=len(cut))
             os.ftruncate(self._file, self._size)
             os.fsync(self._file)
         self._judge()
         return records
 
     def _account(self, record: Record, text: bytes) -> None:
-        """Keep in mind what a new file would have to hold."""
+        """Track the records that a compacted file would contain."""
         attempt = record.attempt
         if record.mark is Mark.FORGOTTEN:
             self._live_bytes -= _size(self._live.pop(attempt, {}))
@@ -120,33 +120,33 @@ class Journal:
                 self._live_bytes -= _size(self._aside.pop(next(iter(self._aside))))
 
     def _compact(self) -> None:
-        """Write what still matters to a new file, and put it in the place of the old one."""
+        """Write the current records to a new file, and replace the old one."""
         texts = [text for lines in (*self._aside.values(), *self._live.values()) for text in lines.values()]
         block = _block(texts) if texts else b""
-        new = self._directory / "journal.new"
+        new = self._directory / "spool.new"
         file = os.open(new, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             _write(file, block, 0)
             os.fsync(file)
             new.rename(self._path)
         except OSError as error:
-            # The old file is whole and holds the same: the next append tries again.
+            # The old file is complete: the next append tries again.
             os.close(file)
-            log.warning("journal.not_compacted", path=str(self._path), error=str(error))
+            log.warning("spool.not_compacted", path=str(self._path), error=str(error))
             return
         _sync_directory(self._directory)
         os.close(self._file)
         self._file, self._size = file, len(block)
 
     def _judge(self) -> None:
-        """Become crowded, or roomy again."""
+        """Update `crowded`, with hysteresis."""
         share = self._live_bytes / self._limit
         if not self.crowded and share > CROWDED_ABOVE:
             self.crowded = True
-            log.error("journal.crowded", path=str(self._path), bytes=self._live_bytes, limit_bytes=self._limit)
+            log.error("spool.full", path=str(self._path), bytes=self._live_bytes, limit_bytes=self._limit)
         elif self.crowded and share < ROOMY_BELOW:
             self.crowded = False
-            log.info("journal.roomy", path=str(self._path), bytes=self._live_bytes)
+            log.info("spool.available", path=str(self._path), bytes=self._live_bytes)
 
 
 def _block(texts: Sequence[bytes]) -> bytes:
@@ -155,7 +155,7 @@ def _block(texts: Sequence[bytes]) -> bytes:
 
 
 def _block_at(data: bytes, at: int) -> tuple[bytes, int] | None:
-    """The block at an offset, and where it ends; None if there is none, or not all of it."""
+    """Return the block at an offset and where it ends; None if there is none, or it is incomplete."""
     begin = at + _HEADER_BYTES
     end = begin + int.from_bytes(data[at : at + 4], "big")
     payload = data[begin:end]
@@ -186,8 +186,8 @@ def _lock(path: Path) -> int:
         holder = os.read(file, 32).decode("ascii", "replace").strip() or "unknown"
         os.close(file)
         raise Refused(
-            f"{path.parent} is in use by another worker (process {holder}); each needs its own\n"
-            "hint: give this one another name with --name, or another place with --state-dir"
+            f"{path.parent} is in use by another worker (process {holder}); each worker needs its own\n"
+            "hint: set another name with --name, or another directory with --state-dir"
         ) from None
     os.ftruncate(file, 0)
     os.pwrite(file, str(os.getpid()).encode(), 0)

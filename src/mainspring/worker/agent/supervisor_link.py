@@ -1,4 +1,4 @@
-"""The agent's end of the socket to its guard: finds the guard that is there, or starts one."""
+"""The agent's end of the supervisor socket: connects to a running supervisor, or starts one."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ log = structlog.get_logger()
 START_SECONDS = 15.0
 _LOOK_SECONDS = 0.02
 _SPAWN_SECONDS = 0.2
-"""The least time from one start of a guard to the next."""
+"""Minimum time between two starts of a supervisor."""
 _LONGEST_SOCKET_PATH = 100
 _SECRETS = frozenset({"MAINSPRING_API_KEY", "MAINSPRING_WORKER__JOIN"})
-"""Variables that say who the worker is: nothing that runs tasks has them."""
+"""Variables with the worker's credentials: no process that runs tasks gets them."""
 
 
 class GuardLink:
-    """A connection to the guard of a state directory."""
+    """Connection to the supervisor of a state directory."""
 
     def __init__(self, state_dir: Path, clock: Clock) -> None:
         self._state_dir = state_dir
@@ -37,10 +37,10 @@ class GuardLink:
         self._frames: FrameReader[FromGuard] | None = None
         self._early: list[FromGuard] = []
         self._pid = 0
-        """Of the guard that was started here, until it has ended."""
+        """Pid of the supervisor that was started here, until it has ended."""
 
     async def open(self) -> Holding:
-        """Connect to the guard that is there, or to a new one, and ask what it has. Raises Broken if none comes up."""
+        """Connect to a running or new supervisor, and ask for its attempts. Raises Broken if none answers."""
         await self.close()
         deadline = self._clock.monotonic() + START_SECONDS
         next_spawn = 0.0
@@ -49,15 +49,15 @@ class GuardLink:
                 return await self._greet()
             except OSError as error:
                 if self._clock.monotonic() > deadline:
-                    raise Broken(f"no guard answers: {error}; see {self._state_dir / 'guard.err'}") from error
-            # An older guard may be about to end, and still hold what a new one needs: then it takes more than one.
+                    raise Broken(f"no supervisor answers: {error}; see {self._state_dir / 'guard.err'}") from error
+            # An earlier supervisor may be exiting and still hold the lock: then it takes several attempts.
             if not self._is_running() and self._clock.monotonic() >= next_spawn:
                 self._spawn()
                 next_spawn = self._clock.monotonic() + _SPAWN_SECONDS
             await self._clock.sleep(_LOOK_SECONDS)
 
     async def next(self) -> list[FromGuard]:
-        """What the guard says; empty if it is gone."""
+        """Return the supervisor's next messages; empty if the connection is lost."""
         if self._early:
             words, self._early = self._early, []
             return words
@@ -66,35 +66,35 @@ class GuardLink:
         try:
             return await self._frames.next()
         except (OSError, MainspringError) as error:
-            log.warning("guard.unreadable", error=str(error))
+            log.warning("supervisor.unreadable", error=str(error))
             return []
 
     def say(self, words: Sequence[FromAgent]) -> None:
-        """Tell the guard. If it is gone, `next` says so."""
+        """Send messages. If the connection is lost, `next` reports it."""
         if self._writer is not None and not self._writer.is_closing():
             write_frame(self._writer, words)
 
     async def close(self) -> None:
-        """Hang up. The guard waits a while for another agent."""
+        """Close the connection. The supervisor waits a while for another agent."""
         writer, self._writer, self._frames = self._writer, None, None
         if writer is not None:
             writer.close()
             try:
                 await writer.wait_closed()
             except OSError as error:
-                log.info("guard.gone", error=str(error))
+                log.info("supervisor.connection_lost", error=str(error))
 
     async def ended(self, seconds: float) -> None:
-        """Wait until the guard that was told to close is gone, at most so long."""
+        """Wait at most `seconds` until the closed supervisor has exited."""
         try:
             async with asyncio.timeout(seconds):
                 while await self.next() or self._is_running():
                     await self._clock.sleep(_LOOK_SECONDS)
         except TimeoutError:
-            log.warning("guard.still_here", seconds=seconds)
+            log.warning("supervisor.not_ended", seconds=seconds)
 
     async def _greet(self) -> Holding:
-        """Say hello, and hear what the guard has. Raises OSError if nobody answers."""
+        """Send hello and return the supervisor's inventory. Raises OSError if it does not answer."""
         reader, writer = await self._connect()
         frames: FrameReader[FromGuard] = FrameReader(reader, list[FromGuard])
         write_frame(writer, [Hello()])
@@ -103,10 +103,10 @@ class GuardLink:
                 words = await frames.next()
         except TimeoutError as error:
             writer.close()
-            raise ConnectionResetError("the guard does not answer") from error
+            raise ConnectionResetError("the supervisor does not answer") from error
         if not words or not isinstance(words[0], Holding):
             writer.close()
-            raise ConnectionResetError("the guard hung up")
+            raise ConnectionResetError("the supervisor closed the connection")
         self._writer, self._frames, self._early = writer, frames, words[1:]
         return words[0]
 
@@ -114,7 +114,7 @@ class GuardLink:
         path = self._state_dir.absolute() / SOCKET_FILE
         if len(os.fsencode(path)) <= _LONGEST_SOCKET_PATH:
             return await asyncio.open_unix_connection(path)
-        # A socket's address holds 108 bytes. Seen through a descriptor of its directory, every path is short.
+        # A socket address is limited to 108 bytes; a path through a directory descriptor is always short.
         directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
         try:
             return await asyncio.open_unix_connection(f"/proc/self/fd/{directory}/{SOCKET_FILE}")
@@ -122,7 +122,7 @@ class GuardLink:
             os.close(directory)
 
     def _spawn(self) -> None:
-        """Start a guard in a session of its own: it outlives this process, and hears none of its signals."""
+        """Start a supervisor in a new session: it outlives this process, and gets none of its signals."""
         environment = {name: value for name, value in os.environ.items() if name not in _SECRETS}
         errors = str(self._state_dir / "guard.err")
         self._pid = os.posix_spawn(
@@ -136,10 +136,10 @@ class GuardLink:
             ],
             setsid=True,
         )
-        log.info("guard.spawned", pid=self._pid)
+        log.info("supervisor.spawned", pid=self._pid)
 
     def _is_running(self) -> bool:
-        """Does the guard that was started here still run? One that was found is none of our children."""
+        """Whether the supervisor started here still runs. One that was found running is not our child."""
         if self._pid and os.waitpid(self._pid, os.WNOHANG)[0]:
             self._pid = 0
         return self._pid != 0

@@ -1,13 +1,12 @@
-"""The worker's connection to a server: one WebSocket at a time, groups in both directions, and always another try.
+"""The worker's connection to a server: one WebSocket at a time, message groups in both directions, endless reconnects.
 
     ┌──────────► connect ──Register──► Welcome ──► frames both ways ──┐
-    │               │ 401, 403: every 5 s            │ Elsewhere       │ lost, or deaf for 15 s
+    │               │ 401, 403: every 5 s            │ Elsewhere       │ lost, or silent for 15 s
     └── backoff ◄───┴────────────────────────────────┴─────────────────┘
 
-1. While a frame is on its way, further messages pile up and become the next one.
-2. It gives up only if the first answer of all is that the token or certificate is not good. A server's trouble never
-   ends a worker.
-3. The token goes only where the caller or a server said, and never from an encrypted link to one in the clear.
+1. While a frame is being sent, further messages queue up for the next one.
+2. It gives up only if the very first response rejects the token or certificate. Server failures never end a worker.
+3. The token is sent only to configured servers or redirect targets, and never from an encrypted link to a plain one.
 """
 
 from __future__ import annotations
@@ -39,11 +38,11 @@ SHORTEST_BACKOFF_SECONDS = 0.1
 LONGEST_BACKOFF_SECONDS = 5.0
 ELECTION_SECONDS = 10.0
 ELECTION_BACKOFF_SECONDS = 1.0
-"""Whoever was heard of so recently is most likely being replaced: the new leader is not to be waited for at length."""
+"""Maximum backoff after a recent connection: the leader is probably being replaced, which does not take long."""
 OPEN_SECONDS = 10.0
 RECEIPT_SECONDS = 0.005
-"""So long a receipt waits for the start or the end of a short task, so that a step of a chain is one frame to the
-server, not two."""
+"""Delay of a receipt, so that it shares a frame with the start or end of a short task: one frame per step of a chain
+instead of two."""
 _LARGEST_SENT_BYTES = LARGEST_FRAME_BYTES // 2
 _LARGEST_HEARD_BYTES = 64 * 1024 * 1024
 _MOST_HOPS = 3
@@ -53,7 +52,7 @@ _DECODER: msgspec.msgpack.Decoder[list[ToWorker]] = msgspec.msgpack.Decoder(list
 
 
 class Uplink:
-    """Keeps a session open, whoever leads."""
+    """Keeps a session with the current leader."""
 
     def __init__(
         self,
@@ -63,17 +62,17 @@ class Uplink:
         random: Random,
         *,
         hello: Callable[[], Register],
-        on_frames: Callable[[list[ToWorker]], None],
-        lost: Callable[[], None],
+        on_messages: Callable[[list[ToWorker]], None],
+        on_lost: Callable[[], None],
     ) -> None:
-        """`hello` opens a session, `on_frames` takes a frame (empty: just a sign of life), `lost` ends the session."""
+        """`hello` opens a session, `on_messages` takes a frame (empty: a sign of life), `on_lost` ends the session."""
         self._servers = [link_address(server) for server in servers]
         self._identity = identity
         self._clock = clock
         self._random = random
         self._hello = hello
-        self._on_frames = on_frames
-        self._lost = lost
+        self._on_messages = on_messages
+        self._on_lost = on_lost
         self._next = 0
         self._elsewhere: str | None = None
         self._failures = 0
@@ -87,18 +86,18 @@ class Uplink:
         self._heard_at = self._opened_at = clock.monotonic()
 
     def send(self, messages: Sequence[FromWorker]) -> None:
-        """Send these in the session that is open; without one they are dropped, and said again in the next."""
+        """Send messages in the open session; without one they are dropped, and sent again in the next."""
         if self._connection is not None and messages:
             self._outgoing += messages
             self._sent.clear()
             if all(isinstance(message, Received) for message in messages):
-                # Nobody waits for a receipt: what follows it soon takes it along.
+                # A receipt is not urgent: the next message takes it along.
                 asyncio.get_running_loop().call_later(RECEIPT_SECONDS, self._something.set)
             else:
                 self._something.set()
 
     async def close(self, seconds: float) -> None:
-        """Send what is left, at most so long, and hang up for good."""
+        """Send queued messages for at most `seconds`, and disconnect for good."""
         self._closing = True
         if self._connection is None:
             return
@@ -112,7 +111,7 @@ class Uplink:
             log.warning("link.not_flushed", messages=len(self._outgoing))
 
     def silence(self) -> float:
-        """Seconds since a server was last heard of."""
+        """Return the seconds since a server last responded."""
         return self._clock.monotonic() - self._heard_at
 
     async def reopen(self) -> None:
@@ -121,7 +120,7 @@ class Uplink:
             await self._connection.close()
 
     async def run(self) -> None:
-        """Keep a session open until closed. Raises Unauthenticated or Forbidden, if that is the first answer."""
+        """Keep a session open until closed. Raises Unauthenticated or Forbidden if that is the first response."""
         while not self._closing:
             address = self._choose()
             try:
@@ -131,14 +130,14 @@ class Uplink:
             except Unauthenticated as error:
                 self._expired(error)
             except (OSError, InvalidHandshake, InvalidURI, ConnectionClosed, msgspec.MsgspecError) as error:
-                # No server, or not a good one: the next one is tried, and whoever watches the log sees it.
+                # No server, or a faulty one: log it and try the next.
                 self._failures += 1
                 log.warning("link.failed", server=address, error=str(error) or type(error).__name__)
             if not self._closing:
                 await self._clock.sleep(self._pause())
 
     def _choose(self) -> str:
-        """Where to go: where the last server pointed, else the next of those that were given."""
+        """Return the address to connect to: the redirect target, else the next configured server."""
         if self._elsewhere is not None:
             address, self._elsewhere = self._elsewhere, None
             return address
@@ -146,7 +145,7 @@ class Uplink:
         return self._servers[(self._next - 1) % len(self._servers)]
 
     def _pause(self) -> float:
-        """Full jitter, and no pause on the way to where a server pointed, unless they point at one another."""
+        """Return the backoff with full jitter; 0 for a redirect, unless servers redirect in a loop."""
         if self._elsewhere is not None and self._hops <= _MOST_HOPS:
             return 0.0
         most = ELECTION_BACKOFF_SECONDS if self.silence() < ELECTION_SECONDS else LONGEST_BACKOFF_SECONDS
@@ -158,23 +157,21 @@ class Uplink:
         if status not in (401, 403):
             log.warning("link.refused", server=address, status=status)
             return
-        why = _said_in(error) or (
-            "does not know the token" if status == 401 else "does not take a worker with this token"
-        )
+        why = _said_in(error) or ("rejected the token" if status == 401 else "does not accept a worker with this token")
         if not self._welcomed:
             raise (Unauthenticated if status == 401 else Forbidden)(f"{address} {why} ({status})")
         self._failures = 10
         log.error("link.refused", server=address, status=status, because=f"the server {why}")
 
     def _expired(self, error: Unauthenticated) -> None:
-        """The certificate is over: while the worker was away from all servers for so long."""
+        """The certificate expired while the worker was disconnected from all servers."""
         if not self._welcomed:
             raise error
         self._failures = 10
         log.error("link.expired", because=str(error))
 
     async def _serve(self, address: str) -> None:
-        """One session, from the handshake to its end."""
+        """Run one session, from the handshake to its end."""
         async with connect(
             address,
             additional_headers=self._identity.headers(),
@@ -204,7 +201,7 @@ class Uplink:
                 for part in parts:
                     part.cancel()
                 await asyncio.gather(*parts, return_exceptions=True)
-                self._lost()
+                self._on_lost()
 
     async def _listen(self, connection: ClientConnection, address: str) -> None:
         async for data in connection:
@@ -220,12 +217,12 @@ class Uplink:
                 elif isinstance(message, Elsewhere):
                     self._go_elsewhere(message.address, address)
                     return
-            self._on_frames(messages)
+            self._on_messages(messages)
         log.info("link.closed", server=address, code=connection.close_code, reason=connection.close_reason)
         self._failures += 1
 
     def _go_elsewhere(self, pointed: str, here: str) -> None:
-        """Follow a server's word to the one that leads, if it is an address that the token may go to."""
+        """Follow a redirect to the leader, if the token may be sent to that address."""
         if not pointed:
             self._failures += 1
             return
@@ -235,13 +232,15 @@ class Uplink:
             log.warning("link.bad_address", server=here, address=pointed, because=str(error))
             return
         if here.startswith("wss:") and not address.startswith("wss:"):
-            log.warning("link.bad_address", server=here, address=pointed, because="it is not encrypted, and here is")
+            log.warning(
+                "link.bad_address", server=here, address=pointed, because="redirect from an encrypted to a plain link"
+            )
         else:
             self._elsewhere = address
             self._hops += 1
 
     async def _speak(self, connection: ClientConnection) -> None:
-        """Send what has piled up, a frame at a time."""
+        """Send queued messages, one frame at a time."""
         while True:
             await self._something.wait()
             self._something.clear()
@@ -250,38 +249,38 @@ class Uplink:
                 for frame in _frames(messages):
                     await connection.send(frame)
             except ConnectionClosed:
-                return  # the listener sees it too, and ends the session
+                return  # the receive loop ends the session
             if not self._outgoing:
                 self._sent.set()
 
     async def _ping(self, connection: ClientConnection) -> None:
-        """Ask for signs of life; come back if none comes."""
+        """Ping the server; return when it stays silent."""
         while self._clock.monotonic() - max(self._opened_at, self._heard_at) < DEAF_SECONDS:
             await self._clock.sleep(PING_SECONDS)
             try:
                 async with asyncio.timeout(DEAF_SECONDS):
                     await (await connection.ping())
             except TimeoutError:
-                continue  # frames may have come meanwhile
+                continue  # frames may have arrived meanwhile
             except ConnectionClosed:
-                return  # the listener sees it too
+                return  # the receive loop ends the session
             self._heard_at = self._clock.monotonic()
-            self._on_frames([])
-        log.warning("link.deaf", seconds=DEAF_SECONDS)
+            self._on_messages([])
+        log.warning("link.silent", seconds=DEAF_SECONDS)
 
 
 def link_address(server: str) -> str:
-    """Where workers connect to at a server, given as http, https, ws or wss. Raises Refused."""
+    """Return the WebSocket address of a server given as http, https, ws or wss. Raises Refused."""
     parts = urlsplit(server)
     scheme = _SCHEMES.get(parts.scheme)
     if scheme is None or not parts.hostname or "@" in parts.netloc or parts.query or parts.fragment:
-        raise Refused(f"{server!r} is no address of a server, such as http://127.0.0.1:8484")
+        raise Refused(f"{server!r} is not a server address such as http://127.0.0.1:8484")
     path = parts.path.rstrip("/").removesuffix(PATH)
     return f"{scheme}://{parts.netloc}{path}{PATH}"
 
 
 def _said_in(error: InvalidStatus) -> str:
-    """What the server says of it, if it says anything that we understand."""
+    """Return the error detail of the response, if there is one."""
     try:
         detail = msgspec.json.decode(error.response.body or b"", type=dict[str, object]).get("detail")
     except msgspec.DecodeError:
@@ -290,7 +289,7 @@ def _said_in(error: InvalidStatus) -> str:
 
 
 def _frames(messages: list[FromWorker]) -> list[bytes]:
-    """Messages as frames, in order: one, unless it would be too large for a server to read."""
+    """Encode messages as frames, in order: one, unless it would be too large for a server."""
     frame = _ENCODER.encode(messages)
     if len(frame) <= _LARGEST_SENT_BYTES or len(messages) == 1:
         return [frame]

@@ -1,4 +1,4 @@
-"""Can this worker run what it is sent (PLC-7)? The server thought so; the worker looks before it promises."""
+"""Check whether this worker can run an assignment (PLC-7), before it confirms it."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from mainspring.core.work.work import OnKubernetes, OnRay, ServedFunction, Work,
 from mainspring.protocol.wire import Assignment, Offer
 
 _WORKS_IN_MIND = 4_096
-"""Tasks of one job have the same text: it is read once."""
+"""Tasks of one job have the same text, which is parsed once."""
 
 Verify = Callable[[Assignment, Offer], str]
-"""Why this worker can't run an assignment (PLC-7); empty if it can."""
+"""Return why this worker can't run an assignment (PLC-7); empty if it can."""
 
 
 def takes_all(_assignment: Assignment, _needs: Offer) -> str:
-    """For a worker that looks at nothing."""
+    """Accept everything."""
     return ""
 
 
 class Verifier:
-    """Looks at assignments, for a worker that has this much room, serves these handlers and has these labels."""
+    """Checks assignments against this worker's resources, handlers and labels."""
 
     def __init__(self, offer: Offer, handlers: Iterable[str] = (), labels: Iterable[str] = ()) -> None:
         self._offer = offer
@@ -35,23 +35,23 @@ class Verifier:
         self._lacking = lru_cache(_WORKS_IN_MIND)(partial(_lacking, self._offer))
 
     def __call__(self, assignment: Assignment, needs: Offer) -> str:
-        """Why it can't be run here in so much room; empty if it can."""
+        """Return why the assignment can't run here with these resources; empty if it can."""
         short = self._lacking(needs)
         if short:
-            return f"it asks for more {short} than there is here"
+            return f"requests more {short} than this worker offers"
         work = self._read(assignment.work)
         if work is None:
             return ""
         if isinstance(work, str):
             return work
         if isinstance(work, ServedFunction) and work.handler not in self._handlers:
-            return f"no handler {work.handler} is served here"
+            return f"this worker does not serve handler {work.handler}"
         if work.isolation not in (None, Isolation.NONE) and f"{ISOLATION_LABEL}{work.isolation}" not in self._labels:
-            return f"the isolation {work.isolation} is not offered here"
+            return f"this worker does not offer isolation {work.isolation}"
         if isinstance(work, OnKubernetes | OnRay):
             return ""
         if work.directory is not None and Path(work.directory).is_absolute() and not Path(work.directory).is_dir():
-            return f"there is no directory {work.directory} here"
+            return f"directory {work.directory} does not exist on this worker"
         return ""
 
 
@@ -63,8 +63,8 @@ def _lacking(offer: Offer, needs: Offer) -> str:
 
 
 def _read(text: str) -> Work | str | None:
-    """The work in a text, or why there is none in it."""
+    """Parse the work, or return why it is invalid."""
     try:
         return read_work(text)
     except (msgspec.DecodeError, ValueError) as error:
-        return f"its work can't be read: {error}"
+        return f"invalid work: {error}"

@@ -1,1 +1,1 @@
-"""Files that attempts leave: collected, stored, fetched, removed when they are old."""
+"""Artifacts of attempts: collect, store, fetch, expire."""

@@ -1,7 +1,7 @@
-"""Where a worker keeps what its attempts leave: a directory, or a bucket of S3's protocol (WRK-11).
+"""Artifact storage of a worker: a directory or an S3 bucket (WRK-11).
 
-A file is read once: while it is stored, its SHA-256 is made. It is there as a whole or not at all. Nothing here is
-asynchronous: it is called in threads.
+A file is read once; its SHA-256 is computed while it is stored. Objects appear completely or not at all. All calls
+block: call them in threads.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ if TYPE_CHECKING:
     from obstore.store import LocalStore, S3Store
 
 _AT_ONCE = 2
-"""Pieces of one file that are on their way at once: so much of it is in memory."""
+"""Parts of one file in flight, which bounds memory."""
 _LISTED_AT_ONCE = 1_000
 
 
 class KeptObject(msgspec.Struct, frozen=True, kw_only=True):
-    """Something in a storage."""
+    """An object of the storage."""
 
     key: str
-    """Below the storage's own prefix."""
+    """Relative to the storage's prefix."""
     stored_at: datetime
 
 
 class ArtifactStore:
-    """One storage, by its URL: `file:///srv/artifacts` or `s3://bucket/prefix`."""
+    """A storage by URL: `file:///srv/artifacts` or `s3://bucket/prefix`."""
 
     def __init__(self, url: str, *, keep_seconds: int = 0) -> None:
-        """Raises Refused if it is no such URL."""
+        """Raises Refused if the URL is invalid."""
         fault = fault_in_storage(url)
         if fault is not None:
             raise Refused(f"{url} {fault}")
@@ -55,7 +55,7 @@ class ArtifactStore:
         self._prefix = unquote(parts.path).strip("/")
 
     def store(self, left: LeftFile, one: Assignment, wanted: Callable[[], bool]) -> Artifact:
-        """Store a file that an attempt left. Raises Unavailable, also once nobody wants it any more."""
+        """Store a file of an attempt. Raises Unavailable, also when it is no longer wanted."""
         import obstore
         from obstore.exceptions import BaseError
 
@@ -66,11 +66,11 @@ class ArtifactStore:
             obstore.put(store, self._full(key), _pieces(left, digest, wanted), max_concurrency=_AT_ONCE)
             self._settle(key)
         except (BaseError, ValueError, OSError) as error:
-            raise Unavailable(f"{left.path} can't be stored at {self.url}: {first_line(error)}") from None
+            raise Unavailable(f"cannot store {left.path} at {self.url}: {first_line(error)}") from None
         return Artifact(left.path, left.size_bytes, digest.hexdigest(), place_of(self.url, key), self._keep_seconds)
 
     def objects(self) -> Iterator[KeptObject]:
-        """All that is in the storage. Raises Unavailable."""
+        """Yield all objects of the storage. Raises Unavailable."""
         from obstore.exceptions import BaseError
 
         try:
@@ -81,10 +81,10 @@ class ArtifactStore:
         except FileNotFoundError:
             return
         except (BaseError, ValueError, OSError) as error:
-            raise Unavailable(f"{self.url} can't be listed: {first_line(error)}") from None
+            raise Unavailable(f"cannot list {self.url}: {first_line(error)}") from None
 
     def remove(self, keys: list[str]) -> None:
-        """Take these away. What is gone already is no fault. Raises Unavailable."""
+        """Delete objects; missing ones are ignored. Raises Unavailable."""
         from obstore.exceptions import BaseError
 
         try:
@@ -92,7 +92,7 @@ class ArtifactStore:
         except FileNotFoundError:
             return
         except (BaseError, ValueError, OSError) as error:
-            raise Unavailable(f"{self.url} can't be cleaned up: {first_line(error)}") from None
+            raise Unavailable(f"cannot delete from {self.url}: {first_line(error)}") from None
 
     def _open(self) -> LocalStore | S3Store:
         from obstore.store import LocalStore
@@ -102,11 +102,11 @@ class ArtifactStore:
         return LocalStore(self._directory, mkdir=True, automatic_cleanup=True)
 
     def _full(self, key: str) -> str:
-        """A key as the store that was opened names it."""
+        """Return the key including the prefix, as the opened store names it."""
         return key if self._directory is not None or not self._prefix else f"{self._prefix}/{key}"
 
     def _settle(self, key: str) -> None:
-        """Have the disk keep it through a loss of power: the result that names it will be kept so, too."""
+        """Fsync the file and its directory: the result that refers to it is durable as well."""
         if self._directory is None:
             return
         path = self._directory / key
@@ -119,37 +119,37 @@ class ArtifactStore:
 
 
 def storage_of(state_dir: Path, url: str, *, keep_seconds: int = 0) -> ArtifactStore:
-    """A worker's storage: the one that is said, else a directory of its own."""
+    """Return a worker's storage: the configured one, else a directory below its state directory."""
     return ArtifactStore(url or f"file://{quote(str(state_dir.resolve() / ARTIFACTS))}", keep_seconds=keep_seconds)
 
 
 def fault_in_storage(url: str) -> str | None:
-    """Why a URL is no storage; None if it is one."""
+    """Return why a storage URL is invalid; None if it is valid."""
     parts = urlsplit(url)
     if parts.scheme not in SCHEMES or parts.query or parts.fragment or ".." in parts.path.split("/"):
-        return "is no storage: it must be file:///directory or s3://bucket/prefix"
+        return "is not a storage URL: use file:///directory or s3://bucket/prefix"
     if parts.scheme == "file" and (parts.netloc or len(parts.path) < 2):
-        return "is no storage: a directory is said as file:///directory"
+        return "is not a storage URL: use file:///directory"
     if parts.scheme == "s3" and not parts.netloc:
-        return "is no storage: a bucket is said as s3://bucket/prefix"
+        return "is not a storage URL: use s3://bucket/prefix"
     return None
 
 
 def directory_of(url: str) -> Path | None:
-    """The directory of a storage; None if it is none."""
+    """Return the directory of a storage; None if it is a bucket."""
     parts = urlsplit(url)
     return Path(unquote(parts.path)) if parts.scheme == "file" else None
 
 
 def _pieces(left: LeftFile, digest: hashlib._Hash, wanted: Callable[[], bool]) -> Iterator[bytes]:
-    """The content of an opened file, as long as somebody wants it: exactly so much as it had when it was looked at."""
+    """Yield the content of an open file while it is wanted, up to the size at the time of the check."""
     at = 0
     while at < left.size_bytes:
         if not wanted():
-            raise Unavailable("it was asked to stop")
+            raise Unavailable("the attempt is being stopped")
         piece = os.pread(left.file, min(PIECE_BYTES, left.size_bytes - at), at)
         if not piece:
-            raise OSError(f"{left.path} has become shorter")
+            raise OSError(f"{left.path} was truncated while it was read")
         digest.update(piece)
         at += len(piece)
         yield piece

@@ -1,12 +1,13 @@
-"""Takes away artifacts whose time is over (WRK-11): of runs that ended so long ago, in the worker's own storage.
+"""Remove expired artifacts (WRK-11): those of runs that ended long enough ago, in the worker's own storage.
 
-    list the storage ─► what is older than that ─► ask the server since when those runs are over ─► remove
+    list the storage ─► objects older than the retention ─► ask the server when those runs ended ─► remove
 
-1. What a run that is not over may still need stays, however old it is: the age that counts is that of the run's end.
-2. A run that the server does not know any more is over, and its history is gone; its files have the age of the storage.
-3. Nothing is removed without an answer. What is left out is found again by the next sweep, of this worker or another.
+1. Artifacts of an open run are kept, however old they are: the retention starts at the end of the run.
+2. A run that the server no longer knows has ended, and its history was deleted; its files have the age of the
+   storage.
+3. Nothing is removed without an answer. Skipped objects are found by the next sweep, of this worker or another.
 
-So a storage, or a prefix of a bucket, belongs to one installation.
+So a storage (or a bucket prefix) belongs to one installation.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _PARTS_BEFORE_PATH = 4
 
 
 class ArtifactSweep:
-    """Looks after one storage."""
+    """Sweeps one storage."""
 
     def __init__(
         self, store: ArtifactStore, keep_seconds: int, clock: Clock, random: Random, ask: Callable[[AskEnds], None]
@@ -50,9 +51,9 @@ class ArtifactSweep:
         self._answer: asyncio.Future[Ends] | None = None
 
     async def run(self) -> None:
-        """Sweep now and then, until cancelled; not at all if everything is kept for ever.
+        """Sweep periodically until cancelled; never if artifacts are kept forever.
 
-        Workers that share a storage do not do it at the same time.
+        The intervals are random, so that workers that share a storage do not sweep at the same time.
         """
         if not self._keep_seconds:
             return
@@ -62,16 +63,16 @@ class ArtifactSweep:
                 removed = await self.sweep()
                 log.info("artifacts.swept", storage=self._store.url, removed=removed)
             except (Unavailable, TimeoutError) as error:
-                log.warning("artifacts.not_swept", storage=self._store.url, because=str(error) or "nobody answers")
+                log.warning("artifacts.not_swept", storage=self._store.url, because=str(error) or "no answer")
             await self._clock.sleep(EVERY_SECONDS * (0.5 + self._random.random()))
 
     def take(self, answer: Ends) -> None:
-        """The server has said since when runs are over."""
+        """Take the server's answer."""
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(answer)
 
     async def sweep(self) -> int:
-        """Take away what is over; how many files that were. Raises Unavailable, or TimeoutError if nobody answers."""
+        """Remove expired artifacts; return their number. Raises Unavailable, or TimeoutError without an answer."""
         before = self._clock.wall() - timedelta(seconds=self._keep_seconds)
         old = await asyncio.to_thread(self._old, before)
         runs = list(old)
@@ -88,7 +89,7 @@ class ArtifactSweep:
         return len(over)
 
     def _old(self, before: datetime) -> dict[str, list[str]]:
-        """The keys of what was stored before then, by run. What has no key of ours is not ours."""
+        """Return the keys stored before then, by run. Foreign keys are ignored."""
         found: dict[str, list[str]] = {}
         keys = (one.key for one in self._store.objects() if one.stored_at < before)
         for key in islice(keys, MOST_AT_ONCE):

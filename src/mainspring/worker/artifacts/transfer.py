@@ -1,11 +1,11 @@
-"""Files of attempts on their way: what one leaves is stored, what one is to find is fetched (WRK-11).
+"""Artifact transfer: store the files of an attempt, fetch the files of its upstream tasks (WRK-11).
 
-    before it begins   list what its upstream left (its own token) ─► copy, checked by hash ─► inputs/<task>/..
-    after its end      artifacts/.. ─► storage, hashed meanwhile ─► named in its end
+    before the start   list upstream artifacts (with the attempt's token) ─► copy, verified by hash ─► inputs/<task>/..
+    after the end      artifacts/.. ─► storage, hashed while copied ─► listed in the result
 
-1. All or nothing: an attempt whose files can't be stored has failed, and none of them is listed.
-2. Copying is done by a few threads; the guard goes on meanwhile.
-3. An attempt that is to be stopped does not wait for its files.
+1. All or nothing: if a file can't be stored, the attempt fails and no file is listed.
+2. A few threads copy; the supervisor's event loop is not blocked.
+3. An attempt that is being stopped does not wait for its files.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PATIENCE_SECONDS = 30.0
 
 
 class Remains(msgspec.Struct, frozen=True, kw_only=True):
-    """What an attempt left, as it is told."""
+    """Result of an attempt, as it is reported."""
 
     outcome: Outcome
     output: str | None = None
@@ -47,7 +47,7 @@ class Remains(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Artifacts:
-    """The files of a guard's attempts."""
+    """Artifact transfer of one supervisor."""
 
     def __init__(self, state_dir: Path, settings: GuardSettings) -> None:
         self._store = storage_of(state_dir, settings.artifacts, keep_seconds=settings.keep_artifacts_seconds)
@@ -59,9 +59,9 @@ class Artifacts:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="artifacts")
 
     async def keep(self, job: Job, folder: Path, left: Remains) -> Remains:
-        """Store what an attempt left in its folder, and say what it left in all. Nothing of it runs any more.
+        """Store the artifacts of an ended attempt; return its result including them.
 
-        A success whose files can't be stored is none; a failure stays the failure that it is.
+        A success whose files can't be stored becomes a failure; a failure keeps its error.
         """
         if left.outcome is Outcome.STOPPED or not _has_any(folder):
             return left
@@ -78,7 +78,7 @@ class Artifacts:
         return msgspec.structs.replace(left, artifacts=stored)
 
     async def fetch(self, job: Job, folder: Path) -> str | None:
-        """Put what an attempt is to find into its folder; why that can't be done, as its error."""
+        """Fetch the attempt's inputs into its folder; return the error if that fails."""
         fetches = job.work.fetch if job.work is not None else ()
         if not fetches:
             return None
@@ -98,11 +98,11 @@ class Artifacts:
         return tuple(self._store.store(left, job.assignment, lambda: not job.is_to_stop()) for left in files)
 
     async def _list(self, one: Assignment, fetches: Iterable[str]) -> list[ArtifactView]:
-        """What upstream left of what is wanted, as a server says. Raises MainspringError."""
+        """Return the wanted upstream artifacts, as listed by a server. Raises MainspringError."""
         from mainspring.client.aio.client import AsyncClient
 
         tasks = sorted({task_of(fetch) for fetch in fetches})
-        fault: MainspringError = Unavailable("this worker knows no server to ask what there is to fetch")
+        fault: MainspringError = Unavailable("no server is configured to list artifacts")
         for server in self._servers:
             try:
                 client = AsyncClient(server, token=one.token, patience=_PATIENCE_SECONDS, ca_cert=self._ca_cert)
@@ -110,7 +110,7 @@ class Artifacts:
                     listed = client.run_artifacts(one.run, tasks=tasks, limit=MOST_FETCHED + 1)
                     return [view async for view in listed if wanted(fetches, view.task, view.path)]
             except (Unavailable, Unauthenticated) as error:
-                fault = Unavailable(f"nobody says what there is to fetch: {error}")
+                fault = Unavailable(f"cannot list the artifacts to fetch: {error}")
         raise fault
 
     async def _in_thread(self, work: Callable[[], _T]) -> _T:
@@ -118,33 +118,33 @@ class Artifacts:
 
 
 def _has_any(folder: Path) -> bool:
-    """Whether something is to be looked at: a folder that is empty, or not there, is not."""
+    """Whether the folder has entries; False if it is empty or missing."""
     try:
         with os.scandir(folder) as entries:
             return next(entries, None) is not None
     except FileNotFoundError:
         return False
     except OSError:
-        return True  # Whoever looks closer says what is wrong with it.
+        return True  # Storing it reports the error.
 
 
 def _check(found: list[ArtifactView], fetches: Iterable[str], one: Assignment) -> None:
-    """Raises Refused if something can't be fetched, NotFound if there is nothing of what is wanted."""
+    """Raises Refused if an artifact can't be fetched, NotFound if nothing matches."""
     if len(found) > MOST_FETCHED:
-        raise Refused(f"there are more than {MOST_FETCHED} artifacts to fetch")
+        raise Refused(f"more than {MOST_FETCHED} artifacts to fetch")
     for fetch in fetches:
         of_failed = any(name.partition("[")[0] == task_of(fetch) for name in one.failed_upstreams)
         if not of_failed and not any(wanted([fetch], view.task, view.path) for view in found):
-            raise NotFound(f"{task_of(fetch)} left no artifact that {fetch} names")
+            raise NotFound(f"{task_of(fetch)} has no artifact that matches {fetch}")
     for view in found:
         if (fault := fault_in_path(view.path)) is not None:
             raise Refused(f"the path of an artifact of {view.task} {fault}")
         if view.is_expired:
-            raise NotFound(f"{view.path} of {view.task} is kept no longer than {view.kept_until}")
+            raise NotFound(f"{view.path} of {view.task} expired at {view.kept_until}")
 
 
 def _copy_all(found: Iterable[ArtifactView], folder: Path, is_wanted: Callable[[], bool]) -> None:
-    """Copy artifacts below a folder: `<task>/<path>`, in a fan-out `<task>/<partition>/<path>`."""
+    """Copy artifacts to `<task>/<path>`, in a fan-out to `<task>/<partition>/<path>`."""
     for view in found:
         place = folder / view.task if view.partition is None else folder / view.task / str(view.partition)
         path = place / view.path
@@ -153,7 +153,7 @@ def _copy_all(found: Iterable[ArtifactView], folder: Path, is_wanted: Callable[[
 
             def write(piece: bytes) -> None:
                 if not is_wanted():
-                    raise Unavailable("it was asked to stop")
+                    raise Unavailable("the attempt is being stopped")
                 file.write(piece)
 
             copy_artifact(view, write)

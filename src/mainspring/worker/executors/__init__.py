@@ -1,1 +1,1 @@
-"""One module per kind of work."""
+"""Executors: one module per kind of work."""

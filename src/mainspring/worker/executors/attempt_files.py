@@ -1,18 +1,18 @@
-"""The files of an attempt that runs as a command: what it finds, and what it may leave (WRK-6, WRK-7).
+"""Files of an attempt that runs as a command: its inputs and outputs (WRK-6, WRK-7).
 
-    attempts/<attempt>/          0700, of the user that it runs as
-      work/                      where it runs
-      context.json               who it is, its deadline, its parameters, its upstream's outputs, its last checkpoint
-      token                      lets it speak to the API about itself
-      output                     it writes: `key=value` lines or a JSON object
-      checkpoint                 it writes: JSON for its next attempt
-      progress                   it writes: `40 loading`, or {"percent": 40, "note": "loading"}
-      extend                     it writes: so many seconds it needs from now on
-      artifacts/                 it writes: files that its worker is to store
-      inputs/                    what was fetched for it, by task
+    attempts/<attempt>/          mode 0700, owned by the user that it runs as
+      work/                      working directory
+      context.json               identity, deadline, parameters, upstream outputs, last checkpoint
+      token                      API token of the attempt
+      output                     written by the task: `key=value` lines or a JSON object
+      checkpoint                 written by the task: JSON for its next attempt
+      progress                   written by the task: `40 loading`, or {"percent": 40, "note": "loading"}
+      extend                     written by the task: seconds that it needs from now on
+      artifacts/                 written by the task: files for the worker to store
+      inputs/                    fetched artifacts, by upstream task
 
-All of it is removed before the end of the attempt is said. What the attempt makes of its directory, others never
-follow: links in it are not gone after, and what is read of it belongs to its user.
+All of it is removed before the end of the attempt is reported. The directory is untrusted: links in it are never
+followed, and only files owned by its user are read.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ LARGEST_PROGRESS_BYTES = 4_096
 LONGEST_NOTE = 200
 LARGEST_REQUEST_BYTES = 64
 LARGEST_VARIABLE_BYTES = 64 * 1024
-"""A larger item is only in the context: no system takes a variable of more than 128 KiB."""
+"""A larger item is only in the context: no system supports variables above 128 KiB."""
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far an attempt says it is."""
+    """Progress reported by an attempt."""
 
     percent: float | None = None
     note: str = ""
 
 
 class AttemptFiles:
-    """The directory of one attempt."""
+    """Directory of one attempt."""
 
     def __init__(
         self, state_dir: Path, assignment: Assignment, deadline: datetime | None, user: TaskUser | None = None
@@ -70,7 +70,7 @@ class AttemptFiles:
         self.log = log_path(state_dir, assignment.attempt)
 
     def make(self) -> None:
-        """Make the directory, with what the attempt finds in it."""
+        """Create the directory with its input files."""
         self.work.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.root.chmod(0o700)
         for folder in (self.artifacts, self.inputs):
@@ -80,20 +80,20 @@ class AttemptFiles:
         self._is_there = True
 
     def hand_over(self) -> None:
-        """From now on it is the attempt's: all that was left in it belongs to its user. Raises OSError."""
+        """Change the owner of the directory to the task's user. Raises OSError."""
         if self._user is not None:
             give(self.root, self._user)
 
     def prolong(self, until: datetime) -> None:
-        """The attempt will be ended then, and not earlier: it may look into its context for that."""
+        """Write the new deadline to the context file."""
         self._deadline = until
         if self._is_there:
-            # If its disk is full, or it made something else of the file, it only goes on without knowing.
+            # If the disk is full, or the task replaced the file, it does not learn the new deadline.
             with suppress(OSError):
                 self._write_context()
 
     def environment(self) -> dict[str, str]:
-        """The variables that tell the attempt who it is and where its files are."""
+        """Return the variables that identify the attempt and locate its files."""
         return identity_variables(self._assignment, self._deadline) | {
             "MAINSPRING_CONTEXT": str(self.root / "context.json"),
             "MAINSPRING_OUTPUT": str(self.root / "output"),
@@ -106,7 +106,7 @@ class AttemptFiles:
         }
 
     def output(self) -> str:
-        """What the attempt left as its output, as JSON. Raises Refused if it is too large, or no output."""
+        """Return the output as JSON. Raises Refused if it is too large or malformed."""
         text = self.left("output", LARGEST_OUTPUT_BYTES)
         if text is None:
             if os.path.lexists(self.root / "output"):
@@ -115,13 +115,13 @@ class AttemptFiles:
         return parse_output(text)
 
     def leave(self, name: str, content: bytes) -> Path:
-        """Leave one more file for the attempt to find. Raises OSError."""
+        """Write one more input file. Raises OSError."""
         path = self.root / name
         _write_private(path, content, None)
         return path
 
     def new_checkpoint(self) -> str | None:
-        """A checkpoint that was not there before. One that is not whole yet is found later."""
+        """Return a new checkpoint, if there is one. An incomplete one is found later."""
         text = self._read_if_changed("checkpoint", LARGEST_CHECKPOINT_BYTES)
         if text is None or text == self._checkpoint:
             return None
@@ -133,25 +133,25 @@ class AttemptFiles:
         return document
 
     def new_progress(self) -> Progress | None:
-        """What the attempt says of its progress, if that is new."""
+        """Return the progress if it has changed."""
         text = self._read_if_changed("progress", LARGEST_PROGRESS_BYTES)
         return parse_progress(text.decode(errors="replace")) if text else None
 
     def new_request(self) -> float | None:
-        """So many seconds the attempt asks for, if that is new."""
+        """Return the requested extension in seconds, if there is a new one."""
         text = self._read_if_changed("extend", LARGEST_REQUEST_BYTES)
         try:
             return float(text) if text else None
         except ValueError:
-            return None  # It is not whole yet, or no number: there is nobody to tell but the author of the command.
+            return None  # Incomplete, or not a number.
 
     async def clear(self) -> None:
-        """Remove everything."""
+        """Remove the directory."""
         self._is_there = False
         for entry in list(self.root.iterdir()) if self.root.exists() else ():
             if entry.is_dir() and not entry.is_symlink():
                 try:
-                    entry.rmdir()  # Most are empty: a thread would cost ten times as much.
+                    entry.rmdir()  # Most are empty: a thread costs ten times as much.
                 except OSError:
                     await asyncio.to_thread(shutil.rmtree, entry, ignore_errors=True)
             else:
@@ -159,7 +159,7 @@ class AttemptFiles:
         shutil.rmtree(self.root, ignore_errors=True)
 
     def _write_context(self) -> None:
-        """Write what the attempt finds, whole: it may be reading."""
+        """Replace the context file atomically: the attempt may be reading it."""
         beside = self.root / "context.json.new"
         user = self._user if self._is_there else None
         _write_private(beside, context_document(self._assignment, self._deadline), user)
@@ -178,7 +178,7 @@ class AttemptFiles:
         return self.left(name, most_bytes)
 
     def left(self, name: str, most_bytes: int) -> bytes | None:
-        """The content of a plain file; None if it is not there, too large, or something else than a file."""
+        """Return the content of a plain file; None if it is missing, too large or not a plain file."""
         try:
             file = os.open(self.root / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
@@ -196,7 +196,7 @@ class AttemptFiles:
 
 
 def identity_variables(one: Assignment, deadline: datetime | None) -> dict[str, str]:
-    """The variables that tell an attempt who it is, wherever it runs."""
+    """Return the variables that identify an attempt, wherever it runs."""
     variables = {
         "MAINSPRING_RUN_ID": one.run,
         "MAINSPRING_TASK_ID": one.task,
@@ -220,7 +220,7 @@ def identity_variables(one: Assignment, deadline: datetime | None) -> dict[str, 
 
 
 def context_document(one: Assignment, deadline: datetime | None) -> bytes:
-    """What an attempt finds in its context file: JSON."""
+    """Return the content of the context file: JSON."""
     context = SavedContext(
         run_id=one.run,
         task_id=one.task,
@@ -243,13 +243,13 @@ def context_document(one: Assignment, deadline: datetime | None) -> bytes:
 
 
 def clear_leftovers(state_dir: Path) -> None:
-    """Remove what a guard that was killed has left: all but the logs. Nothing may run here."""
+    """Remove the files of a supervisor that was killed, except logs. No attempt may be running."""
     for name in ("children", "attempts"):
         shutil.rmtree(state_dir / name, ignore_errors=True)
 
 
 def parse_output(text: bytes) -> str:
-    """The output in a file: a JSON object, or `key=value` lines. Raises Refused."""
+    """Parse an output file: a JSON object, or `key=value` lines. Raises Refused."""
     stripped = text.strip()
     if not stripped:
         return "null"
@@ -258,18 +258,18 @@ def parse_output(text: bytes) -> str:
             return msgspec.json.encode(msgspec.json.decode(stripped, type=dict[str, object])).decode()
         lines = [line for line in stripped.decode().splitlines() if line.strip()]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Refused(f"the output can't be read: {error}") from None
+        raise Refused(f"invalid output: {error}") from None
     output: dict[str, str] = {}
     for line in lines:
         key, equals, value = line.partition("=")
         if not equals or not key.strip():
-            raise Refused("the output can't be read: it is neither a JSON object nor lines of key=value")
+            raise Refused("invalid output: neither a JSON object nor key=value lines")
         output[key.strip()] = value
     return msgspec.json.encode(output).decode()
 
 
 def parse_progress(text: str) -> Progress | None:
-    """`40 loading`, `loading`, or a JSON object with `percent` and `note`. None if it is not whole."""
+    """Parse `40 loading`, `loading`, or a JSON object with `percent` and `note`. None if it is incomplete."""
     text = text.strip()
     if text.startswith("{"):
         try:
@@ -285,14 +285,14 @@ def parse_progress(text: str) -> Progress | None:
 
 
 def bounded_progress(percent: float | None, note: str) -> Progress:
-    """Progress as it can be passed on: from 0 to 100, one short line."""
+    """Clamp progress to 0..100 and one short line."""
     if percent is not None:
         percent = min(100.0, max(0.0, percent)) if percent == percent else None  # noqa: PLR0124 - a NaN is not itself
     return Progress(percent=percent, note=" ".join(note.split())[:LONGEST_NOTE])
 
 
 def _write_private(path: Path, content: bytes, user: TaskUser | None) -> None:
-    """A new file that only this user can read. What is there under its name is removed, never written through."""
+    """Create a file readable by this user only. An existing one is removed, never written through."""
     path.unlink(missing_ok=True)
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with open(file, "wb") as opened:

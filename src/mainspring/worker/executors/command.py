@@ -1,7 +1,7 @@
-"""Commands: a program with its arguments, or a text for /bin/sh (WRK-3 to WRK-8).
+"""Command executor: a program with arguments, or a /bin/sh script (WRK-3 to WRK-8).
 
-Words and `env` values are templates; a shell's text is not, it gets its values by the environment, so that no value
-can become a command. The environment has nothing of the worker's own but PATH, HOME, LANG and TZ.
+Arguments and `env` values are templates. Shell scripts are not: they get values through the environment, so that no
+value can inject a command. Of the worker's own environment only PATH, HOME, LANG and TZ are inherited.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _READ_BYTES = 1024 * 1024
 
 
 class CommandExecutor:
-    """Runs each job in a process of its own."""
+    """Runs each attempt in its own process."""
 
     most = 1
 
@@ -55,12 +55,12 @@ class CommandExecutor:
         self._artifacts = Artifacts(state_dir, settings)
 
     async def run(self, jobs: Sequence[Job]) -> None:
-        """Run the one job."""
+        """Run one attempt."""
         for job in jobs:
             await self._run(job)
 
     async def close(self) -> None:
-        """Nothing is kept."""
+        """No-op."""
 
     async def _run(self, job: Job) -> None:
         work = job.work
@@ -105,7 +105,7 @@ class CommandExecutor:
                 self._cells.close(cell)
             await files.clear()
             why = error.strerror if isinstance(error, OSError) else str(error)
-            message = f"{words[0]} can't be started: {why}"
+            message = f"cannot start {words[0]}: {why}"
             job.end(Outcome.FAILED, error=failure("Start", message, klass="permanent"))
             return
         job.begin(command.pid)
@@ -113,38 +113,38 @@ class CommandExecutor:
         self._cells.close(cell)
 
     def confinement_of(self, work: Work) -> Confinement:
-        """What is put around the command."""
+        """Return the confinement of the command."""
         return confinement_of(work, self._settings.isolation)
 
     def cell_of(self, job: Job, files: AttemptFiles) -> Cell:
-        """The same, opened. Raises OSError."""
+        """Open the sandbox of the command. Raises OSError."""
         assert job.work is not None
         one = job.assignment
         return self._cells.open(one.attempt, self.confinement_of(job.work), files.root, one.memory_bytes)
 
     def inherited(self) -> dict[str, str]:
-        """What the command has of the worker's own environment."""
+        """Return the inherited part of the worker's environment."""
         return clean_environment(os.environ)
 
     def directory_of(self, work: Work, files: AttemptFiles) -> Path:
-        """Where the command runs, made ready. Raises Refused or OSError."""
+        """Return the working directory, created if needed. Raises Refused or OSError."""
         return _directory(work.directory, files)
 
     def dressed(
         self, job: Job, words: list[str], environment: dict[str, str], files: AttemptFiles
     ) -> tuple[list[str], dict[str, str]]:
-        """What is started for these words, and with which environment. Raises Refused or OSError."""
+        """Wrap the command: return the arguments and environment to start. Raises Refused or OSError."""
         return words, environment
 
     async def settle(self, job: Job, code: int) -> None:
-        """The process that was started ended with this code: end what it left that is no process of ours."""
+        """Clean up after the process exited with this code: end remote parts that are not our processes."""
 
     def secrets_of(self, work: Work) -> Mapping[str, str]:
-        """The secrets that the command gets: variable to reference."""
+        """Return the secrets of the command: variable to reference."""
         return work.secrets
 
     def command_of(self, work: Work, assignment: Assignment) -> tuple[list[str], dict[str, str]]:
-        """The words of the command, and the variables that the job adds. Raises ExpressionFailed."""
+        """Return the arguments of the command, and the job's variables. Raises ExpressionFailed."""
         given = self.variables_of(work, assignment)
         match work:
             case Argv():
@@ -153,25 +153,25 @@ class CommandExecutor:
             case ShellText():
                 return ["/bin/sh", "-c", work.shell], given
             case _:
-                raise AssertionError(f"{type(work).__name__} is no command")
+                raise AssertionError(f"{type(work).__name__} is not a command")
 
     def variables_of(self, work: Work, assignment: Assignment) -> dict[str, str]:
-        """The variables that the job adds. Raises ExpressionFailed."""
+        """Return the job's variables. Raises ExpressionFailed."""
         values = template_values(assignment)
         return {name: rendered(f"env.{name}", text, values) for name, text in work.env.items()}
 
     def leave(self, work: Work, files: AttemptFiles) -> dict[str, str]:
-        """Leave what the command finds beside what all find; the variables that tell where it is. Raises OSError."""
+        """Write extra input files; return the variables that locate them. Raises OSError."""
         return {}
 
     def error_of(self, code: int, capture: Capture, files: AttemptFiles, cell: Cell) -> str:
-        """The error of a command that ended with this code."""
+        """Return the error of a command that exited with this code."""
         return cell.error_of(code, capture.last_lines())
 
     async def _see_through(
         self, job: Job, command: _Command, files: AttemptFiles, capture: Capture, cell: Cell
     ) -> None:
-        """From the start of the process to the end of everything it started."""
+        """Follow the attempt from process start to the end of everything that it started."""
         looking = start_task(self._look(job, files), "progress_reader")
         code = await command.exited()
         await self.settle(job, code)
@@ -198,7 +198,7 @@ class CommandExecutor:
 
 
 class _Command:
-    """The process of one attempt, and the pipe that it prints into."""
+    """Process of one attempt, and the pipe with its output."""
 
     def __init__(self, clock: Clock, processes: Processes) -> None:
         self._clock = clock
@@ -229,7 +229,7 @@ class _Command:
         asyncio.get_running_loop().add_reader(reading, self._read)
 
     def stop(self, grace_seconds: float) -> None:
-        """SIGTERM, and SIGKILL when the grace is over. One that is gone already has its own end."""
+        """Send SIGTERM, and SIGKILL after the grace period. No-op if the process has exited."""
         if self._is_over or not self.pid or (self._processes.has_ended(self.pid) and not self.was_stopped):
             return
         if not self.was_stopped:
@@ -240,7 +240,7 @@ class _Command:
         self._killing = start_task(self._kill_after(grace_seconds), "kill_after_grace")
 
     async def exited(self) -> int:
-        """Wait for the process. Its exit code."""
+        """Wait for the process; return its exit code."""
         code = await self._processes.exit_of(self.pid)
         self._is_over = True
         if self._killing is not None:
@@ -248,7 +248,7 @@ class _Command:
         return code
 
     async def over(self, mark: bytes) -> None:
-        """End what the process left, read what was printed to the end."""
+        """Kill the remaining processes, and read the rest of the output."""
         await self._processes.clear(self.pid, mark)
         self._processes.forget(self.pid)
         while self._read():
@@ -261,7 +261,7 @@ class _Command:
         self._processes.kill(self.pid)
 
     def _read(self) -> bool:
-        """Take what is in the pipe; False if nothing was."""
+        """Read from the pipe; False if it was empty."""
         with suppress(BlockingIOError):
             data = os.read(self._pipe, _READ_BYTES)
             if data and self._capture is not None:
@@ -272,24 +272,24 @@ class _Command:
 
 
 def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """What a task gets of the worker's own environment."""
+    """Return the part of the worker's environment that tasks inherit."""
     return {name: environment[name] for name in INHERITED if name in environment}
 
 
 def _directory(wanted: str | None, files: AttemptFiles) -> Path:
-    """Where the command runs: one that is there, or one below the attempt's own, which is made. Raises Refused."""
+    """Return the working directory: an existing one, or one created below the attempt's own. Raises Refused."""
     if wanted is None:
         return files.work
     directory = Path(os.path.normpath(files.work / wanted))
     if directory.is_relative_to(files.work):
         directory.mkdir(parents=True, exist_ok=True)
     if not directory.is_dir():
-        raise Refused(f"there is no directory {wanted}")
+        raise Refused(f"directory {wanted} does not exist")
     return directory
 
 
 def _pass_on(job: Job, files: AttemptFiles) -> None:
-    """Say what is new in the attempt's files."""
+    """Report changes of the attempt's files."""
     progress = files.new_progress()
     if progress is not None:
         job.move(progress.percent, progress.note)

@@ -1,12 +1,12 @@
-"""Containers: a command of docker or podman, which runs the task's own in an image (WRK-3, WRK-4).
+"""Container executor: runs the task's command in an image with docker or podman (WRK-3, WRK-4).
 
-So what holds for commands holds for them: progress, output, checkpoints, logs, artifacts. The attempt's directory is
-there under the same path; nothing else of the machine is. The root can't be written, /tmp is the container's own, there
-is no network unless the task says so, and no privilege to be had.
+It is a command executor, so progress, output, checkpoints, logs and artifacts work as for commands. The attempt's
+directory is mounted under the same path, and nothing else of the host. The root file system is read-only, /tmp is
+private, there is no network unless the task asks for it, and privileges can't be gained.
 
-1. Nothing of a task is in the words or in the environment of the engine: its variables go by a file of its own.
-2. The container is gone before the end of the attempt is said. What a guard that was killed has left is found by its
-   label when the next one starts, and ended.
+1. Nothing of a task is in the engine's arguments or environment: its variables are passed in an env file.
+2. The container is removed before the end of the attempt is reported. Containers of a supervisor that was killed are
+   found by their label at the next start, and removed.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ _ASK_SECONDS = 60.0
 _MOST_ANSWERED = 1024 * 1024
 _TRIES = 3
 _LEAST_MEMORY_BYTES = 16 * 1024 * 1024
-"""With less no engine starts anything."""
+"""Engines start nothing with less."""
 
 
 class ContainerExecutor(CommandExecutor):
-    """Runs each job in a container of its own."""
+    """Runs each attempt in its own container."""
 
     def __init__(
         self,
@@ -61,51 +61,52 @@ class ContainerExecutor(CommandExecutor):
         super().__init__(state_dir, settings, clock, processes, secrets, cells)
         self._clearing: asyncio.Task[None] | None = None
         self._exceeded: dict[str, int] = {}
-        """Attempts that were killed for want of memory, and what they had."""
+        """Attempts that ran out of memory, with their limit."""
 
     def clear_leftovers(self) -> None:
-        """End what a guard that was killed has left, while other kinds of work start; containers wait for it."""
+        """Remove the containers of a killed supervisor in the background; containers wait for it, other work does
+        not."""
         if self._settings.container_engine is not None:
             self._clearing = start_task(self._clear(self._settings.container_engine), "leftover_containers")
 
     async def run(self, jobs: Sequence[Job]) -> None:
-        """Run the one job."""
+        """Run one attempt."""
         if self._clearing is not None:
             await asyncio.wait([self._clearing])
         await super().run(jobs)
 
     def command_of(self, work: Work, assignment: Assignment) -> tuple[list[str], dict[str, str]]:
-        """The image and the words of the command, and the variables that the job adds. Raises ExpressionFailed."""
+        """Return the image with the command's arguments, and the job's variables. Raises ExpressionFailed."""
         assert isinstance(work, InContainer)
         values = template_values(assignment)
         run = [rendered(f"container.run[{number}]", word, values) for number, word in enumerate(work.container.run)]
         return [work.container.image, *run], self.variables_of(work, assignment)
 
     def inherited(self) -> dict[str, str]:
-        """Nothing: the image has its own."""
+        """Nothing: the image has its own environment."""
         return {}
 
     def directory_of(self, work: Work, files: AttemptFiles) -> Path:
-        """Where the engine runs, which does not matter to what is in the container."""
+        """Return the engine's working directory, which the container does not see."""
         place = _place_of(work.directory, files)
         if place.is_relative_to(files.work):
             place.mkdir(parents=True, exist_ok=True)
         return Path("/")
 
     def cell_of(self, job: Job, files: AttemptFiles) -> Cell:
-        """The engine is the worker's own program: what it runs is kept apart by the container."""
+        """Run the engine unconfined: the container isolates what it runs."""
         return self._cells.bare(files.root)
 
     def dressed(
         self, job: Job, words: list[str], environment: dict[str, str], files: AttemptFiles
     ) -> tuple[list[str], dict[str, str]]:
-        """The command of the engine. The task's environment goes by a file that only this user can read."""
+        """Return the engine's command line. The task's variables are in a file that only this user can read."""
         engine, work = self._settings.container_engine, job.work
         assert isinstance(work, InContainer)
         if engine is None:
-            raise Refused("this worker has no docker or podman that works")
+            raise Refused("this worker has no working docker or podman")
         if ":" in str(files.root):
-            raise Refused(f"no container can be shown a directory with a colon in its name: {files.root}")
+            raise Refused(f"a directory with a colon in its name can't be mounted: {files.root}")
         variables = files.leave(_ENV_FILE, _env_file({"HOME": str(files.work)} | environment))
         said = [*engine.words, "run", "--name", _name_of(job.attempt), "--pull", work.container.pull]
         said += ["--label", f"{GUARD_LABEL}={self._state_dir}", "--label", f"{ATTEMPT_LABEL}={job.attempt}"]
@@ -121,7 +122,7 @@ class ContainerExecutor(CommandExecutor):
         return [*said, *(["--entrypoint", run[0]] if run else []), image, *run[1:]], engine_environment()
 
     async def settle(self, job: Job, code: int) -> None:
-        """Remove the container, which ends it if the engine did not live to see its end."""
+        """Remove the container, which also ends it if the engine client died first."""
         engine = self._settings.container_engine
         assert engine is not None
         name = _name_of(job.attempt)
@@ -137,33 +138,33 @@ class ContainerExecutor(CommandExecutor):
         log.error("container.left", attempt=job.attempt, container=name)
 
     def error_of(self, code: int, capture: Capture, files: AttemptFiles, cell: Cell) -> str:
-        """What the container ended with, or why there was none."""
+        """Return the container's error, or why it did not start."""
         last_lines = capture.last_lines()
         limit = self._exceeded.pop(files.root.name, None)
         if limit is not None:
-            had = f"{limit / 2**20:.0f} MiB of memory" if limit else "memory"
-            message = f"killed, as a container is whose {had} are used up"
+            had = f" of {limit / 2**20:.0f} MiB" if limit else ""
+            message = f"killed: the container exceeded its memory limit{had}"
             return failure("OutOfMemory", message, klass="resource", limit_bytes=limit, last_lines=last_lines)
         if code == _ENGINE_FAILED:
             said = last_lines.strip().splitlines()
-            message = f"the container could not be run: {said[-1] if said else 'its engine does not say why'}"
+            message = f"the engine could not run the container: {said[-1] if said else 'no error message'}"
             return failure("Container", message, klass="transient", last_lines=last_lines)
         return exit_failure(code, last_lines)
 
     def _limit_of(self, job: Job) -> int:
-        """What it may use of memory; 0 for all."""
+        """Return the memory limit; 0 for none."""
         wanted = job.assignment.memory_bytes or job.needs.memory_bytes or self._settings.memory_bytes
         return max(wanted, _LEAST_MEMORY_BYTES) if wanted else 0
 
     def _user_of(self, engine: Engine) -> str:
-        """The user whom the attempt's files belong to, as the container sees it."""
+        """Return the owner of the attempt's files, as the container sees it."""
         if not engine.has_users_of_machine:
             return "0:0"
         user = self._cells.user
         return f"{os.getuid()}:{os.getgid()}" if user is None else f"{user.uid}:{user.gid}"
 
     async def _clear(self, engine: Engine) -> None:
-        """Remove every container of an earlier guard of this directory."""
+        """Remove all containers of an earlier supervisor of this directory."""
         _, answer = await self._ask(
             engine, "ps", "--all", "--quiet", "--filter", f"label={GUARD_LABEL}={self._state_dir}"
         )
@@ -171,10 +172,10 @@ class ContainerExecutor(CommandExecutor):
         for one in left:
             await self._ask(engine, *engine.remove_words, one)
         if left:
-            log.warning("guard.found_containers", removed=len(left))
+            log.warning("supervisor.found_containers", removed=len(left))
 
     async def _ask(self, engine: Engine, *words: str) -> tuple[int, bytes]:
-        """What an engine answers. One that does not is as one that fails."""
+        """Run an engine command. An engine that does not answer counts as failed."""
         try:
             return await ask_program(
                 self._processes,
@@ -184,7 +185,7 @@ class ContainerExecutor(CommandExecutor):
                 most_bytes=_MOST_ANSWERED,
             )
         except (TimeoutError, OSError) as error:
-            log.warning("container_engine.failed", command=words[0], because=str(error) or "it took too long")
+            log.warning("container_engine.failed", command=words[0], because=str(error) or "timed out")
             return -1, b""
 
 
@@ -193,15 +194,13 @@ def _name_of(attempt: str) -> str:
 
 
 def _place_of(wanted: str | None, files: AttemptFiles) -> Path:
-    """The directory that a container starts in: the attempt's own or one below it, or an absolute one of the image."""
+    """Return the container's working directory: below the attempt's own, or an absolute path in the image."""
     return Path(os.path.normpath(files.work / (wanted or "")))
 
 
 def _env_file(variables: Mapping[str, str]) -> bytes:
-    """Variables as engines read them: a line each. Raises Refused for one that has several."""
+    """Format variables for `--env-file`: one line each. Raises Refused for multi-line values."""
     for name, value in variables.items():
         if "\n" in value or "\r" in value:
-            raise Refused(
-                f"the variable {name} has several lines, which no container can be given: use a file, or base64"
-            )
+            raise Refused(f"variable {name} has several lines, which containers do not support: use a file, or base64")
     return "".join(f"{name}={value}\n" for name, value in variables.items()).encode()

@@ -1,7 +1,7 @@
-"""The program that runs containers on this machine, docker or podman, and what has to be said to it here.
+"""Container engine of this machine, docker or podman, and the options that it needs here.
 
-It is looked for once, when a worker starts: asked about itself, and taken if it answers. What a machine wants is found
-out as well: a runtime that can deal with its cgroups, limits that are not above the worker's own.
+It is detected once, when a worker starts: the first engine that answers `info`. What the machine requires is detected
+as well: a runtime that supports its cgroups, limits that are not above the worker's own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mainspring.protocol.errors import Refused
 log = structlog.get_logger(__name__)
 
 AUTO = "auto"
-"""Take the first that works, or do without."""
+"""Use the first engine that works, or none."""
 _KNOWN = ("podman", "docker")
 _ASK_SECONDS = 20.0
 _MOST = 16_384
@@ -35,25 +35,25 @@ _OF_ENGINES = (
     "DOCKER_HOST", "DOCKER_CONFIG", "DOCKER_CONTEXT", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY", "CONTAINER_HOST",
     "CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF", "REGISTRY_AUTH_FILE", "TMPDIR",
 )  # fmt: skip
-"""What of the worker's own environment is an engine's business."""
+"""Variables of the worker that the engine inherits."""
 
 
 class Engine(msgspec.Struct, frozen=True, kw_only=True):
     """A program that runs containers."""
 
     words: tuple[str, ...]
-    """The program, and what is said before every command of its."""
+    """The program, with global options."""
     run_words: tuple[str, ...] = ()
-    """What is said when something is run, because of this machine."""
+    """Extra options of `run` on this machine."""
     remove_words: tuple[str, ...] = ("rm", "--force")
-    """The command that ends a container at once, if it runs, and removes it."""
+    """Command that kills and removes a container."""
     limits_memory: bool = True
     has_users_of_machine: bool = False
-    """Whether users in a container are those of the machine; else its root is the worker's own user."""
+    """Whether container users are host users; otherwise its root is the worker's user."""
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """Name of the program."""
         return Path(self.words[0]).name
 
 
@@ -83,9 +83,9 @@ class _Docker(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 def find_engine(wanted: str = AUTO) -> Engine | None:
-    """The engine that is wanted: a program with words for it, `auto` for any, nothing for none.
+    """Return the wanted engine: a command line, `auto` for any, empty for none.
 
-    Raises Refused if the one that is named does not work.
+    Raises Refused if a named engine does not work.
     """
     if wanted != AUTO:
         return _tried(tuple(shlex.split(wanted))) if wanted else None
@@ -100,15 +100,15 @@ def find_engine(wanted: str = AUTO) -> Engine | None:
 
 
 def engine_environment() -> dict[str, str]:
-    """The environment of an engine: nothing in it is a task's."""
+    """Return the environment of an engine, which has nothing of a task."""
     return {name: os.environ[name] for name in _OF_ENGINES if name in os.environ}
 
 
 def _tried(words: Sequence[str]) -> Engine:
-    """The engine, asked about itself. Raises Refused."""
+    """Probe an engine with `info`. Raises Refused."""
     program = shutil.which(words[0])
     if program is None:
-        raise Refused(f"there is no container engine {words[0]}")
+        raise Refused(f"container engine {words[0]} not found")
     words = (program, *words[1:])
     try:
         done = subprocess.run(
@@ -120,25 +120,25 @@ def _tried(words: Sequence[str]) -> Engine:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise Refused(f"the container engine {words[0]} can't be asked: {error}") from None
+        raise Refused(f"container engine {words[0]} does not respond: {error}") from None
     said = done.stderr.decode(errors="replace").strip().splitlines()
     try:
         if done.returncode == 0:
             return _understood(words, done.stdout)
     except msgspec.DecodeError:
-        said = ["it says nothing that docker or podman would say"]
-    why = said[-1] if said else f"it ended with {done.returncode}"
-    raise Refused(f"the container engine {words[0]} does not work: {why}")
+        said = ["unexpected output of `info`"]
+    why = said[-1] if said else f"exit code {done.returncode}"
+    raise Refused(f"container engine {words[0]} does not work: {why}")
 
 
 def _understood(words: tuple[str, ...], told: bytes) -> Engine:
-    """What follows from what an engine says of itself. Raises msgspec.DecodeError."""
+    """Parse the engine's `info`. Raises msgspec.DecodeError."""
     fields = msgspec.json.decode(told, type=dict[str, msgspec.Raw])
     if "host" in fields:
         return _podman(words, msgspec.json.decode(told, type=_Podman).host)
     docker = msgspec.json.decode(told, type=_Docker)
     if not docker.server_version:
-        raise msgspec.DecodeError("no server answers")
+        raise msgspec.DecodeError("the docker daemon does not answer")
     is_rootless = any("rootless" in option for option in docker.security_options)
     return Engine(
         words=words, run_words=("--init",), limits_memory=docker.memory_limit, has_users_of_machine=not is_rootless
@@ -146,7 +146,7 @@ def _understood(words: tuple[str, ...], told: bytes) -> Engine:
 
 
 def _podman(words: tuple[str, ...], host: _Host) -> Engine:
-    """Podman is no service: what it runs has no more than the worker has, and its runtime must know the cgroups."""
+    """Podman has no daemon: its limits must not exceed the worker's, and its runtime must support the cgroups."""
     runc = shutil.which("runc") or shutil.which("runc", path=_SYSTEM_PROGRAMS)
     if host.oci_runtime.name == "crun" and host.cgroup_version == "v1" and _HYBRID.is_dir() and runc is not None:
         words = (*words, "--runtime", runc)
@@ -163,7 +163,7 @@ def _podman(words: tuple[str, ...], host: _Host) -> Engine:
 
 
 def _limits() -> Iterator[tuple[str, int, int]]:
-    """Limits that podman would set higher than it may: no more than this process has, and no more than is common."""
+    """Yield ulimits for podman, which would set higher ones than it may."""
     for name, which in (("nofile", resource.RLIMIT_NOFILE), ("nproc", resource.RLIMIT_NPROC)):
         soft, hard = (_MOST if one == resource.RLIM_INFINITY else min(one, _MOST) for one in resource.getrlimit(which))
         yield name, soft, hard

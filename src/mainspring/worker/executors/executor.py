@@ -1,9 +1,8 @@
-"""What carries out a kind of work: the interface, and what all kinds share.
+"""Executor interface, and what all executors share.
 
-An executor is given a few jobs of one lease. It runs them one after another, in order, and tells each job what
-becomes of it; it comes back when all of them are over, or when those that are left have not begun and are to be
-given to somebody again. A new kind of work is a struct in `core/work/work.py`, a file with an executor, and a line in
-`worker/supervisor/supervisor.py`.
+An executor gets a few attempts of one lease. It runs them one after another, in order, and reports to each handle. It
+returns when all have ended, or when the remaining ones have not started and are to be assigned again. To add a kind of
+work: a struct in `core/work/work.py`, an executor, and a line in `worker/supervisor/supervisor.py`.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ _NO_MASK = Mask(())
 
 
 class Job:
-    """One order in hand.
+    """Handle of one launched attempt.
 
-    waiting ──hand()──► with an executor ──begin()──► running ──end()──► over
-       └──────────────────── withdraw() ───────────────────────────────► over, and nothing was said
+    waiting ──bind()──► bound to an executor ──begin()──► running ──end()──► ended
+       └──────────────────── withdraw() ─────────────────────────────────► ended, nothing reported
     """
 
     def __init__(self, order: Order, work: Work | None, say: Callable[[FromGuard], None]) -> None:
@@ -44,7 +43,7 @@ class Job:
         self.has_begun = False
         self.is_over = False
         self.grace_seconds: float | None = None
-        """Set if it is to be stopped."""
+        """Set when a stop was requested."""
         self._say = say
         self._stop: Callable[[float], None] | None = None
         self._recall: Callable[[], bool] | None = None
@@ -53,41 +52,41 @@ class Job:
     def hand(
         self, *, stop: Callable[[float], None], recall: Callable[[], bool], prolong: Callable[[datetime], None]
     ) -> None:
-        """An executor has it: from now on it is the executor who can stop it, or say that it has not begun."""
+        """Bind to an executor, which from now on stops or recalls it."""
         self._stop, self._recall, self._prolong = stop, recall, prolong
 
     def is_to_stop(self) -> bool:
-        """Whether somebody wants it ended: nothing is to be waited for any more."""
+        """Whether a stop was requested."""
         return self.grace_seconds is not None
 
     def put_back(self) -> None:
-        """The executor let go of it, and has not begun it."""
+        """Unbind from an executor that has not started it."""
         self._stop = self._recall = self._prolong = None
         if self.grace_seconds is not None:
             self.end(Outcome.STOPPED)
 
     def begin(self, pid: int) -> None:
-        """It runs."""
+        """Report the start, once."""
         if not self.has_begun:
             self.has_begun = True
             self._say(Began(self.attempt, pid))
 
     def move(self, percent: float | None, note: str) -> None:
-        """It said how far it is."""
+        """Report progress."""
         said = bounded_progress(percent, self.mask.text(note))
         self._say(Moved(self.attempt, said.percent, said.note))
 
     def save(self, document: str) -> None:
-        """It saved a checkpoint."""
+        """Report a checkpoint."""
         self._say(Saved(self.attempt, self.mask.json(document) or "null"))
 
     def ask(self, seconds: float) -> None:
-        """It needs so much time from now on. What nobody could grant is not passed on."""
+        """Request an extension. Impossible ones are not passed on."""
         if 0 < seconds <= LONGEST_EXTENSION_SECONDS:
             self._say(Asked(self.attempt, seconds))
 
     def prolong(self, until: datetime) -> None:
-        """It may run until then: let it know."""
+        """Pass on a new deadline."""
         if self._prolong is not None and not self.is_over:
             self._prolong(until)
 
@@ -95,14 +94,14 @@ class Job:
         self, outcome: Outcome, *, output: str | None = None, error: str | None = None, log_bytes: int = 0,
         artifacts: tuple[Artifact, ...] = (),
     ) -> None:  # fmt: skip
-        """Nothing of it runs any more."""
+        """Report the end: all processes have ended."""
         if not self.is_over:
             self.is_over = True
             output, error = self.mask.json(output), self.mask.json(error)
             self._say(Ended(self.attempt, outcome, output, error, log_bytes, artifacts))
 
     def stop(self, grace_seconds: float) -> None:
-        """End it, whatever it takes. The shortest grace counts: that of the job, or of whoever wants it ended."""
+        """Stop the attempt. The shorter grace period counts: the job's or the requested one."""
         if self.work is not None:
             grace_seconds = min(grace_seconds, self.work.grace_seconds)
         if self.is_over or (self.grace_seconds is not None and self.grace_seconds <= grace_seconds):
@@ -114,7 +113,7 @@ class Job:
             self.end(Outcome.STOPPED)
 
     def withdraw(self) -> bool:
-        """Take it out of the guard's hands, if it has not begun."""
+        """Take the attempt back if it has not started."""
         if self.is_over or self.has_begun or (self._recall is not None and not self._recall()):
             return False
         self.is_over = True
@@ -122,28 +121,28 @@ class Job:
 
 
 class Executor(Protocol):
-    """Carries out one kind of work."""
+    """Runs one kind of work."""
 
     most: int
-    """So many jobs of a lease it takes at a time."""
+    """Maximum attempts of a lease per call."""
 
     async def run(self, jobs: Sequence[Job]) -> None:
-        """Run these, one after another. Those that are not over when it comes back have not begun."""
+        """Run these one after another. Those that have not ended on return have not started."""
         ...
 
     async def close(self) -> None:
-        """Nothing more will come."""
+        """Release resources; nothing more will be run."""
         ...
 
 
 def failure(kind: str, message: str, *, klass: str | None = None, **more: str | float) -> str:
-    """An error as it is reported: JSON with `type` and `message`, and `class` if it is known here (RTY-1)."""
+    """Format an error: JSON with `type` and `message`, and `class` if it is known (RTY-1)."""
     known = {"class": klass} if klass is not None else {}
     return msgspec.json.encode({**known, "type": kind, "message": message, **more}).decode()
 
 
 def exit_failure(code: int, last_lines: str = "", note: str = "") -> str:
-    """The error of a process that ended with this code; minus a signal if that killed it."""
+    """Format the error of a process that exited with this code; negative codes are signals."""
     more = {"last_lines": last_lines} if last_lines else {}
     note = f" ({note})" if note else ""
     if code >= 0:
@@ -156,7 +155,7 @@ def exit_failure(code: int, last_lines: str = "", note: str = "") -> str:
 
 
 def template_values(assignment: Assignment) -> Values:
-    """What the templates of a task see. What it is not for (an item, a window) is not there."""
+    """Return the values for the task's templates. Absent ones (item, window) are left out."""
     return {
         "params": msgspec.Raw(assignment.params.encode()),
         "outputs": msgspec.Raw(
@@ -170,7 +169,7 @@ def template_values(assignment: Assignment) -> Values:
 
 
 def rendered(where: str, template: str, values: Values) -> str:
-    """A text of a task with its values in it. Raises ExpressionFailed, which names the place."""
+    """Render a template. Raises ExpressionFailed, which names the field."""
     try:
         return expressions.render(template, values)
     except ExpressionFailed as error:

@@ -1,9 +1,9 @@
-"""HTTP calls: a request of the guard's own, no process (WRK-3). What goes over the network is in `http_exchange.py`.
+"""HTTP executor: requests are made by the supervisor itself, without a process (WRK-3). See `http_exchange.py`.
 
-The output is the answer: `{"status": 200, "headers": {..}, "body": ..}`, where the body is what its JSON says, else
-its text. An answer that is neither 2xx nor expected is a failure of the class that fits (RTY-1), and so is none. Each
-request has a `traceparent`, and as its `Idempotency-Key` the task's id, the same for all attempts: whoever is asked
-twice can tell.
+The output is the response: `{"status": 200, "headers": {..}, "body": ..}`; the body is parsed JSON, else text. A
+response that is neither 2xx nor expected is a failure of the matching class (RTY-1), and so is a missing one. Each
+request has a `traceparent`, and the task's id as `Idempotency-Key`, the same for all attempts, so that the server can
+detect repeats.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from mainspring.worker.executors.http_exchange import Answer, Exchange
 
 _TOLD = frozenset({"content-type", "date", "etag", "last-modified", "link", "location", "retry-after", "x-request-id"})
-"""Headers of an answer that are part of the output."""
+"""Response headers that are part of the output."""
 _LONGEST_TOLD = 1_000
 _LATIN = frozenset({"iso-8859-1", "latin-1", "latin1", "us-ascii", "windows-1252"})
 _TOO_MANY_REQUESTS = 429
@@ -43,7 +43,7 @@ _SERVER_ERROR = 500
 
 
 class HttpExecutor:
-    """Makes each request within the guard."""
+    """Makes requests within the supervisor."""
 
     most = 1
 
@@ -55,17 +55,17 @@ class HttpExecutor:
         self._exchange: Exchange | None = None
 
     async def run(self, jobs: Sequence[Job]) -> None:
-        """Make the one request."""
+        """Make one request."""
         for job in jobs:
             await self._run(job)
 
     async def close(self) -> None:
-        """Nobody will ask any more."""
+        """Close the connections."""
         if self._exchange is not None:
             self._exchange.close()
 
     async def _run(self, job: Job) -> None:
-        """Ask, and leave off at once if it is to be stopped: there is nothing that could be given time."""
+        """Make the request; cancel it at once on stop: there is no grace period."""
         asking = asyncio.create_task(self._ask(job))
 
         def stop(_: float) -> None:
@@ -106,13 +106,13 @@ class HttpExecutor:
         job.end(outcome, output=output, error=problem, log_bytes=capture.close())
 
     async def _exchanged(self, work: HttpCall, asked: Prepared, capture: Capture) -> tuple[str | None, str | None]:
-        """The output or the error of a request."""
+        """Return the output or the error of a request."""
         limit = work.http.timeout_seconds
         try:
             async with asyncio.timeout(limit):
                 answer = await self._way().ask(asked, work.http.expect, lambda line: capture.feed(f"{line}\n".encode()))
         except TimeoutError:
-            return None, failure("Timeout", f"there was no whole answer within {limit:g} s", klass="timeout")
+            return None, failure("Timeout", f"no complete response within {limit:g} s", klass="timeout")
         except Refused as error:
             return None, failure("Address", str(error), klass="permanent")
         except Unavailable as error:
@@ -122,7 +122,7 @@ class HttpExecutor:
         return None, self._failure_of(answer)
 
     def _way(self) -> Exchange:
-        """What speaks HTTP is loaded when a task wants it: no other worker pays the 100 ms."""
+        """Return the HTTP client, imported on first use: it takes 100 ms."""
         if self._exchange is None:
             from mainspring.worker.executors.http_exchange import Exchange
 
@@ -146,7 +146,7 @@ class HttpExecutor:
 
 
 def _with_ids(asked: Prepared, assignment: Assignment) -> Prepared:
-    """The request with what tells who asks; what the job says goes before."""
+    """Add default headers; the job's headers take precedence."""
     ours = {
         "user-agent": "mainspring",
         "accept": "*/*",
@@ -158,27 +158,27 @@ def _with_ids(asked: Prepared, assignment: Assignment) -> Prepared:
 
 
 def _output_of(answer: Answer) -> str:
-    """An answer as the output of the task."""
+    """Format a response as the task's output."""
     told = {name: text[:_LONGEST_TOLD] for name, text in answer.headers.items() if name in _TOLD}
     output: dict[str, object] = {"status": answer.status, "headers": told, "body": _body_of(answer)}
     if not answer.is_whole:
         output["truncated"] = True
     written = msgspec.json.encode(output)
     if len(written) > LARGEST_OUTPUT_BYTES:
-        # A text of what can't be seen is six times as long in JSON.
+        # Control characters are six times as long in JSON.
         written = msgspec.json.encode({**output, "body": None, "truncated": True})
     return written.decode()
 
 
 def _body_of(answer: Answer) -> object:
-    """What the JSON of an answer says; its text if it is none; null if there is nothing."""
+    """Return the parsed JSON body, else its text; None if it is empty."""
     if not answer.body:
         return None
     if answer.is_whole:
         try:
             return msgspec.json.decode(answer.body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            pass  # it is a text then
+            pass  # it is text then
     return _text_of(answer)
 
 

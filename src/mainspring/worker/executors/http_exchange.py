@@ -1,9 +1,9 @@
-"""A request of a task, and what is answered: over the network, within bounds (WRK-3, SEC-5).
+"""HTTP requests of tasks, within limits (WRK-3, SEC-5).
 
-1. Nothing is sent to an address that was not looked at, also when somebody redirects there (`egress/pinned.py`).
-2. What the job says in headers and body goes to the host that the job names. To another one, to which that host
-   redirects, goes the bare request; and none that had a body, nor from https to http.
-3. Of the answer no more is read than `LARGEST_ANSWER_BYTES`, as it comes: nobody unpacks anything here.
+1. Every address is checked before a request is sent, also after redirects (`egress/pinned.py`).
+2. The job's headers and body go only to the job's host. A redirect to another host gets the bare request; it is
+   refused if there was a body, and from https to http.
+3. At most `LARGEST_ANSWER_BYTES` of the response are read, without decompression.
 """
 
 from __future__ import annotations
@@ -30,29 +30,29 @@ _ALLOWED_BY = "the worker was not started with --allow-private-http"
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What was answered."""
+    """An HTTP response."""
 
     status: int
     reason: str
     headers: dict[str, str]
-    """By name in lower case."""
+    """By lower-case name."""
     body: bytes
     is_whole: bool
-    """Whether the body ends where the answer does."""
+    """Whether the body is complete."""
 
 
 class Exchange:
-    """Asks, and reads the answer."""
+    """HTTP client of tasks."""
 
     def __init__(self, *, allow_private: bool, resolve: Resolve | None = None) -> None:
-        # Names are resolved in threads of our own: a name server that does not answer holds up nothing else.
+        # Own threads for name resolution: a name server that does not answer blocks nothing else.
         self._threads = ThreadPoolExecutor(_RESOLVING_THREADS, thread_name_prefix="resolve")
         self._way = Pinned(
             allow_private=allow_private, allowed_by=_ALLOWED_BY, resolve=resolve or resolver(self._threads)
         )
 
     async def ask(self, asked: Prepared, expect: Collection[int], note: Callable[[str], None]) -> Answer:
-        """The answer, after redirects. Raises Refused, or Unavailable; `note` is told what happens."""
+        """Return the response after redirects. Raises Refused or Unavailable; `note` is called with log lines."""
         for _ in range(MOST_REDIRECTS + 1):
             note(f"{asked.method} {asked.url}")
             url = parse_url(asked.url)
@@ -62,19 +62,19 @@ class Exchange:
                 if answer.status_code not in _REDIRECTS or answer.status_code in expect or not place:
                     return await _read(answer)
             asked = _redirected(asked, url, answer.status_code, place)
-        raise Refused(f"it is redirected more than {MOST_REDIRECTS} times")
+        raise Refused(f"more than {MOST_REDIRECTS} redirects")
 
     def close(self) -> None:
-        """Nobody will ask any more."""
+        """Stop resolving names."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 def _redirected(asked: Prepared, url: httpx2.URL, status: int, place: str) -> Prepared:
-    """The request that follows from a redirect. Raises Refused if it is not to be followed."""
+    """Return the request for a redirect. Raises Refused if it must not be followed."""
     try:
         target = url.join(place)
     except (httpx2.InvalidURL, ValueError):
-        raise Refused(f"{url.host} redirects to what is no address") from None
+        raise Refused(f"{url.host} redirects to an invalid address") from None
     if (why := fault_of_url(str(target))) is not None:
         raise Refused(f"{url.host} redirects to an address that {why}")
     if url.scheme == "https" and target.scheme != "https":
@@ -85,7 +85,7 @@ def _redirected(asked: Prepared, url: httpx2.URL, status: int, place: str) -> Pr
     if _origin(url) == _origin(target):
         return replace(asked, url=str(target))
     if asked.body:
-        raise Refused(f"{url.host} wants the body to be sent to {target.host}")
+        raise Refused(f"{url.host} redirects a request with a body to {target.host}")
     return replace(asked, url=str(target), headers={})
 
 
@@ -94,7 +94,7 @@ def _origin(url: httpx2.URL) -> tuple[str, bytes, int | None]:
 
 
 async def _read(answer: httpx2.Response) -> Answer:
-    """The answer, with as much of its body as is kept."""
+    """Read the response with a bounded body."""
     body = bytearray()
     async for piece in answer.aiter_raw():
         body += piece

@@ -1,7 +1,7 @@
-"""Map-reduces: a command of our own, `python -m mainspring.mapreduce`, in the directory of the pipeline (FLD-8).
+"""Map-reduce executor: runs `python -m mainspring.mapreduce` as a command in the pipeline's directory (FLD-8).
 
-So what holds for commands holds for them: progress, output, logs, secrets, the end of everything that they started.
-The invoker is the one that the work names, else the worker's. Its key is resolved here, as secrets are.
+Progress, output, logs, secrets and process cleanup work as for commands. The invoker is the work's, else the worker's
+default. Its key is resolved here, as secrets are.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ _LARGEST_FAILURE_BYTES = 64 * 1024
 
 
 class MapExecutor(CommandExecutor):
-    """Runs each map-reduce in a process of its own."""
+    """Runs each map-reduce in its own process."""
 
     def secrets_of(self, work: Work) -> Mapping[str, str]:
-        """Those of the work, and the key of its invoker."""
+        """Return the work's secrets, and the key of its invoker."""
         invoker = self._invoker_of(work)
         key = {KEY_VARIABLE: invoker.key} if invoker is not None and invoker.key is not None else {}
         return {**work.secrets, **key}
 
     def command_of(self, work: Work, assignment: Assignment) -> tuple[list[str], dict[str, str]]:
-        """Our own program. It finds our package where the worker does."""
+        """Return our own program, which imports our package from where the worker does."""
         found = os.environ.get("PYTHONPATH")
         given = {"PYTHONPATH": found} if found else {}
         places = os.pathsep.join(self._settings.python_path)
         return list(_PROGRAM), given | self.variables_of(work, assignment) | {PYTHON_PATH_VARIABLE: places}
 
     def leave(self, work: Work, files: AttemptFiles) -> dict[str, str]:
-        """The work, with the invoker that answers."""
+        """Write the work with its invoker."""
         assert isinstance(work, MapReduce)
         document = msgspec.json.encode(replace(work, invoker=self._invoker_of(work)))
         return {
@@ -52,7 +52,7 @@ class MapExecutor(CommandExecutor):
         }
 
     def error_of(self, code: int, capture: Capture, files: AttemptFiles, cell: Cell) -> str:
-        """What the process says of it; how it ended, if it could say nothing."""
+        """Return the error that the process wrote; how it exited, if it wrote none."""
         said = files.left(_FAILURE_FILE, _LARGEST_FAILURE_BYTES)
         try:
             error = msgspec.json.decode(said or b"null", type=dict[str, str | float])

@@ -1,11 +1,11 @@
-"""From the reference of a secret to its value, on the worker alone (WRK-5).
+"""Resolve secret references to values, on the worker only (WRK-5).
 
-    env:NAME          a variable of the worker
-    file:/path        a file's content, without the newline at its end
-    command:words     what a program prints, without the newline at its end; no shell
+    env:NAME          variable of the worker
+    file:/path        content of a file, without its trailing newline
+    command:words     output of a program, without its trailing newline; no shell
 
-A value goes into the environment of one task, and nowhere else. What can't be resolved is told by the reference's
-name; no value, and nothing that a program said, gets into an error.
+A value goes into the environment of one task and nowhere else. Errors name the reference; they contain neither values
+nor program output.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ COMMAND_SECONDS = 10.0
 
 
 class Secrets:
-    """Resolves references."""
+    """Resolves secret references."""
 
     def __init__(self, processes: Processes, environment: Mapping[str, str], prefix: str) -> None:
         self._processes = processes
@@ -32,7 +32,7 @@ class Secrets:
         self._prefix = prefix
 
     async def resolve(self, references: Mapping[str, str]) -> dict[str, str]:
-        """Variable to value. Raises Refused, which names the first that can't be resolved."""
+        """Map variables to values. Raises Refused, which names the first reference that fails."""
         return {variable: await self._value(variable, reference) for variable, reference in references.items()}
 
     async def _value(self, variable: str, reference: str) -> str:
@@ -46,18 +46,18 @@ class Secrets:
                 case "command":
                     value = _decode(await self._from_command(shlex.split(rest)))
                 case _:
-                    raise Refused("it must be env:NAME, file:/path or command:words")
+                    raise Refused("use env:NAME, file:/path or command:words")
         except Refused as error:
             raise Refused(f"secret {variable} ({reference}): {error}") from None
         except (OSError, ValueError) as error:
-            why = error.strerror if isinstance(error, OSError) and error.strerror else "it can't be read"
+            why = error.strerror if isinstance(error, OSError) and error.strerror else "it is not valid text"
             raise Refused(f"secret {variable} ({reference}): {why}") from None
         return value
 
     def _from_environment(self, name: str) -> str:
         allowed = name.startswith(self._prefix) and not name.startswith(RESERVED)
         if not allowed or name not in self._environment:
-            raise Refused("the worker has no such variable, or does not give it away")
+            raise Refused("the variable is not set on the worker, or not allowed")
         return self._environment[name]
 
     async def _from_command(self, words: list[str]) -> bytes:
@@ -66,9 +66,9 @@ class Secrets:
                 self._processes, words, self._environment, seconds=COMMAND_SECONDS, most_bytes=LARGEST_BYTES + 1
             )
         except TimeoutError:
-            raise Refused(f"the command took longer than {COMMAND_SECONDS:g} s") from None
+            raise Refused(f"the command timed out after {COMMAND_SECONDS:g} s") from None
         if code != 0:
-            raise Refused(f"the command ended with {code}")
+            raise Refused(f"the command exited with {code}")
         return printed
 
 
@@ -82,5 +82,5 @@ def _decode(content: bytes) -> str:
         raise Refused(f"it is larger than {LARGEST_BYTES} bytes")
     value = content.decode().removesuffix("\n").removesuffix("\r")
     if "\0" in value:
-        raise Refused("it has a NUL in it")
+        raise Refused("it contains a NUL")
     return value

@@ -1,1 +1,1 @@
-"""What attempts print: captured, masked, shipped."""
+"""Logs of attempts: capture, mask, ship."""

@@ -1,7 +1,7 @@
-"""What an attempt prints: secrets masked, capped, into a file that exists from the first byte on (WRK-5, WRK-8).
+"""Capture the output of an attempt: mask secrets, enforce the size limit, write a file (WRK-5, WRK-8).
 
-1. A secret never reaches the file, also if it arrives in pieces: what could be the beginning of one is held back.
-2. The file never gets larger than the cap and one more line, which says how much was thrown away.
+1. A secret never reaches the file, even if it arrives in pieces: a possible start of one is held back.
+2. The file never exceeds the limit plus one line, which says how much was dropped.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import msgspec
 
 MASK = "••••"
 SHORTEST_SECRET = 4
-"""Shorter values are not masked: every other word would be."""
+"""Shorter values are not masked: they would match everywhere."""
 _SHORTEST_BASE64 = 8
 _TAIL_BYTES = 2_048
 
@@ -28,7 +28,7 @@ Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | Non
 
 
 class Mask:
-    """Hides values in what comes by."""
+    """Masks values in text, JSON and streams."""
 
     def __init__(self, values: Iterable[str]) -> None:
         lines = (line.strip() for value in values for line in value.splitlines())
@@ -44,17 +44,17 @@ class Mask:
         return self._text is not None
 
     def text(self, text: str) -> str:
-        """The text without the values."""
+        """Mask a text."""
         return self._text.sub(MASK, text) if self._text is not None else text
 
     def json(self, document: str | None) -> str | None:
-        """JSON without the values: in texts, keys and numbers."""
+        """Mask JSON: strings, keys and numbers."""
         if document is None or self._text is None:
             return document
         return msgspec.json.encode(self._hide(msgspec.json.decode(document))).decode()
 
     def stream(self, data: bytes) -> bytes:
-        """What can be let out after this piece."""
+        """Return the output that may be written after this chunk."""
         if self._bytes is None:
             return data
         data = self._held + data
@@ -72,12 +72,12 @@ class Mask:
         return b"".join(let_out)
 
     def rest(self) -> bytes:
-        """What was held back, now that nothing more comes."""
+        """Return the held-back bytes at the end of the stream."""
         held, self._held = self._held, b""
         return self._bytes.sub(MASK.encode(), held) if self._bytes is not None else held
 
     def _beginning(self, data: bytes, after: int) -> int:
-        """Where a value begins of which `data` may not have the whole; the end of `data` if there is none."""
+        """Return where an incomplete value may start; the end of `data` if nowhere."""
         for start in range(max(after, len(data) - self._longest + 1), len(data)):
             tail = data[start:]
             if any(len(word) > len(tail) and word.startswith(tail) for word in self._words):
@@ -100,13 +100,13 @@ class Mask:
 
 
 def _shapes(value: str) -> Iterator[str]:
-    """A value, and what it looks like in JSON, in an address, and as base64 by itself or within something longer."""
+    """Yield a value and its encodings: JSON, URL, and base64 alone or inside longer data."""
     yield value
     yield json.dumps(value)[1:-1]
     yield json.dumps(value, ensure_ascii=False)[1:-1]
     yield quote(value, safe="")
     for ahead, touched in ((0, 0), (1, 2), (2, 3)):
-        # So many bytes may stand ahead of it in its group of three; of groups that it shares nothing is known.
+        # Up to two bytes may precede it in its group of three; shared groups are unknown.
         text = bytes(ahead) + value.encode()
         within = slice(touched, len(text) // 3 * 4)
         for encoded in (base64.b64encode(text), base64.urlsafe_b64encode(text)):
@@ -116,7 +116,7 @@ def _shapes(value: str) -> Iterator[str]:
 
 
 class Capture:
-    """The log of one attempt."""
+    """Log file of one attempt."""
 
     def __init__(self, path: Path, cap_bytes: int, mask: Mask) -> None:
         self._path = path
@@ -129,11 +129,11 @@ class Capture:
         self.size_bytes = 0
 
     def feed(self, data: bytes) -> None:
-        """Take what was printed."""
+        """Write output."""
         self._keep(self._mask.stream(data))
 
     def close(self) -> int:
-        """Complete the file; the number of bytes in it."""
+        """Complete the file; return its size."""
         self._keep(self._mask.rest())
         if self._dropped_bytes:
             self._write(f"\n[the log is full: {self._dropped_bytes} more bytes were dropped]\n".encode())
@@ -143,7 +143,7 @@ class Capture:
         return self.size_bytes
 
     def last_lines(self) -> str:
-        """The end of what was printed, also of what was dropped."""
+        """Return the end of the output, including dropped output."""
         return b"".join(self._tail)[-_TAIL_BYTES:].decode(errors="replace")
 
     def _keep(self, data: bytes) -> None:
@@ -172,7 +172,7 @@ class Capture:
             try:
                 written = os.write(self._file, left)
             except OSError:
-                # The disk is full: the task goes on, and what is lost is counted like what is beyond the cap.
+                # The disk is full: the task continues, and the lost bytes count as dropped.
                 self._dropped_bytes += len(left)
                 return
             self.size_bytes += written

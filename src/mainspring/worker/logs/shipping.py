@@ -1,16 +1,16 @@
-"""Sends what attempts print to the server, a piece at a time, and removes what the server has.
+"""Ship logs to the server piece by piece, and remove them when the server has them.
 
-The guard writes `logs/<attempt>`, masked and capped; there is no file if nothing was printed. A log is sent while its
-attempt runs and after its end, from where the server's last `LogKept` says.
+The supervisor writes `logs/<attempt>`, masked and bounded; there is no file without output. A log is sent while its
+attempt runs and after its end, from the offset of the server's last `LogKept`.
 
-    followed ──ended──► whole ──all kept, result answered──► removed
+    followed ──ended──► complete ──all kept, result acknowledged──► removed
 
-1. At most a window of bytes is under way at once, so that logs never fill a link that results have to pass.
-2. A new session begins where the server had kept each log. What was only sent is sent again; so it is if the server
-   has kept nothing for a while.
-3. The disk is bounded: beyond the limit the oldest logs of ended attempts go unsent, and the log says so.
-4. An attempt that printed nothing costs no look at the disk when it is over: a thread that removes files which are not
-   there took a tenth of the agent's time.
+1. At most a window of bytes is in flight, so that logs never block results on the link.
+2. A new session resumes where the server had kept each log. Unacknowledged pieces are sent again; so they are if the
+   server acknowledges nothing for a while.
+3. Disk use is bounded: beyond the limit the oldest logs of ended attempts are dropped unsent, with a log message.
+4. An attempt without output causes no disk access at its end: removing files that do not exist took a tenth of the
+   agent's time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SPOOL_BYTES = 1024 * 1024 * 1024
 
 
 class _Trail(msgspec.Struct):
-    """How far the log of one attempt is sent."""
+    """Shipping state of one log."""
 
     kept: int = 0
     sent: int = 0
@@ -42,15 +42,15 @@ class _Trail(msgspec.Struct):
     said_last: bool = False
     answered: bool = False
     has_file: bool = True
-    """Whether there may be something to remove."""
+    """Whether there may be a file to remove."""
 
     def is_done(self) -> bool:
-        """Has the server all of it?"""
+        """Whether the server has all of it."""
         return self.whole is not None and (self.whole == 0 or (self.said_last and self.kept >= self.whole))
 
 
 class Shipping:
-    """The logs of one worker, on their way."""
+    """Log shipping of one worker."""
 
     def __init__(self, state_dir: Path, limit_bytes: int = SPOOL_BYTES) -> None:
         self._state_dir = state_dir
@@ -60,11 +60,11 @@ class Shipping:
         """Bytes of logs of ended attempts."""
         self._under_way = 0
         self._waits_since: float | None = None
-        """Since when the server has something that it has not kept."""
+        """Since when the server has unacknowledged pieces."""
         self._gone: list[str] = []
 
     def restore(self, unfinished: Iterable[str], over: Iterable[str]) -> None:
-        """Begin with what an earlier agent left: logs of attempts that run, that are over, or that are forgotten."""
+        """Resume with the logs of an earlier agent: of running, ended and forgotten attempts."""
         unfinished = set(unfinished)
         for attempt in unfinished:
             self.follow(attempt)
@@ -75,16 +75,16 @@ class Shipping:
         self.answer(sorted((found | set(self._trails)).difference(unfinished, over)))
 
     def follow(self, attempt: str) -> None:
-        """An attempt has begun: look at its log from now on."""
+        """Start shipping the log of a started attempt."""
         self._trails.setdefault(attempt, _Trail())
 
     def end(self, attempt: str, size: int) -> None:
-        """An attempt has ended, and its log has this size."""
-        # A full disk may have left an empty file: the next agent finds it, and removes it.
+        """The attempt ended with a log of this size."""
+        # A full disk may have left an empty file: the next agent removes it.
         self._end(attempt, size, has_file=size > 0)
 
     def end_as_is(self, attempt: str) -> None:
-        """Nobody writes to an attempt's log any more: what is on the disk is all of it."""
+        """The log is complete as it is on disk."""
         try:
             size = log_path(self._state_dir, attempt).stat().st_size
         except FileNotFoundError:
@@ -93,7 +93,7 @@ class Shipping:
             self._end(attempt, size, has_file=True)
 
     def answer(self, attempts: Iterable[str]) -> None:
-        """The server has these results: nothing but their logs is of interest any more."""
+        """The server has these results: only their logs remain."""
         for attempt in attempts:
             trail = self._trails.get(attempt)
             if trail is not None:
@@ -101,7 +101,7 @@ class Shipping:
                 self._finish(attempt, trail)
 
     def keep(self, message: LogKept) -> None:
-        """The server has a log up to here."""
+        """The server has the log up to this offset."""
         trail = self._trails.get(message.attempt)
         if trail is None:
             return
@@ -112,17 +112,17 @@ class Shipping:
         self._finish(message.attempt, trail)
 
     def begin_session(self) -> None:
-        """Nobody knows what became of what was sent and not kept: send it again."""
+        """Resend unacknowledged pieces in a new session."""
         self._under_way, self._waits_since = 0, None
         for trail in self._trails.values():
             trail.sent, trail.said_last = trail.kept, False
 
     def is_idle(self) -> bool:
-        """Is all of every ended attempt's log on the server?"""
+        """Whether the server has the logs of all ended attempts."""
         return all(trail.whole is None or trail.is_done() for trail in self._trails.values())
 
     def next_pieces(self, now: float) -> list[Log]:
-        """What may be sent now, on the monotonic clock."""
+        """Return the pieces to send now (monotonic time)."""
         waits = self._under_way > 0 or any(trail.said_last for trail in self._trails.values())
         if not waits or self._waits_since is None:
             self._waits_since = now
@@ -132,12 +132,12 @@ class Shipping:
         return [piece for attempt, trail in list(self._trails.items()) for piece in self._pieces(attempt, trail)]
 
     def remove(self) -> None:
-        """Remove the logs that are done with. May take a while: call it in a thread."""
+        """Remove finished logs. May block: call it in a thread."""
         while self._gone:
             log_path(self._state_dir, self._gone.pop()).unlink(missing_ok=True)
 
     def has_rubbish(self) -> bool:
-        """Is there something to remove?"""
+        """Whether there are logs to remove."""
         return bool(self._gone)
 
     def _end(self, attempt: str, size: int, *, has_file: bool) -> None:
@@ -166,7 +166,7 @@ class Shipping:
                     trail.said_last = last
                     self._under_way += len(data)
         except FileNotFoundError:
-            # Nothing was printed so far, or somebody removed it: then there is nothing to wait for at the end.
+            # No output so far, or the file was removed: then nothing is left to send.
             if trail.whole is not None:
                 self._let_go(attempt, trail)
 
@@ -178,7 +178,7 @@ class Shipping:
                 self._gone.append(attempt)
 
     def _bound(self) -> None:
-        """Let the oldest logs go while there is more than the limit."""
+        """Drop the oldest logs beyond the limit."""
         while self._spooled > self._limit:
             oldest = next((one for one in self._trails.items() if one[1].whole), None)
             if oldest is None:
@@ -189,7 +189,7 @@ class Shipping:
             self._let_go(attempt, trail)
 
     def _let_go(self, attempt: str, trail: _Trail) -> None:
-        """There is nothing more to send of this log."""
+        """Drop the unsent rest of a log."""
         self._under_way -= trail.sent - trail.kept
         self._spooled -= trail.whole or 0
         trail.sent = trail.kept = trail.whole = 0

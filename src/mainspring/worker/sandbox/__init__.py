@@ -1,1 +1,1 @@
-"""Isolation of a task's process: user, cgroup, namespaces, limits."""
+"""Isolation of task processes: user, cgroup, namespaces, resource limits."""

@@ -1,11 +1,11 @@
-"""Cgroups: memory and processes of an attempt are counted and limited together, and it is killed as a whole (WRK-4).
+"""Cgroups: limit memory and processes of an attempt as a whole, and kill it as a whole (WRK-4).
 
-    /sys/fs/cgroup/<own>/mainspring-<guard>/<attempt>             version 2: one tree, if a part of it is ours
-    /sys/fs/cgroup/memory/<own>/mainspring-<guard>/<attempt>      version 1: a tree for each controller, as root
-    /sys/fs/cgroup/pids/<own>/mainspring-<guard>/<attempt>
+    /sys/fs/cgroup/<own>/mainspring-<supervisor>/<attempt>             version 2: one tree, if a part is delegated to us
+    /sys/fs/cgroup/memory/<own>/mainspring-<supervisor>/<attempt>      version 1: a tree per controller, as root
+    /sys/fs/cgroup/pids/<own>/mainspring-<supervisor>/<attempt>
 
-Which of them there is, is found out by trying. Where neither is, attempts go without: then each process has its own
-limit, and what an attempt has started is found by its mark.
+Availability is detected by trying. Without cgroups each process has its own limit, and an attempt's processes are found
+by their marker.
 """
 
 from __future__ import annotations
@@ -29,39 +29,39 @@ _ENABLE = "+memory +pids"
 
 
 class Story(msgspec.Struct, frozen=True, kw_only=True):
-    """What the kernel has noticed about a cgroup."""
+    """Kernel counters of a cgroup."""
 
     out_of_memory: int = 0
-    """So many of its processes were killed because its memory was used up."""
+    """Processes killed by the OOM killer."""
     peak_bytes: int = 0
-    """The most memory it has used; 0 if it is not known."""
+    """Peak memory; 0 if unknown."""
     refused_forks: int = 0
-    """So often it wanted one more process than it may have."""
+    """Forks refused by the process limit."""
 
 
 class Cgroup:
-    """That of one attempt."""
+    """Cgroup of one attempt."""
 
     def __init__(self, places: Mapping[str, Path], version: int) -> None:
         self._places = places
         self._version = version
         self.memory_bytes = 0
-        """The limit; 0 if there is none."""
+        """Memory limit; 0 for none."""
 
     def make(self, memory_bytes: int, processes: int) -> None:
-        """Make it, with limits. Raises OSError."""
+        """Create it with limits. Raises OSError."""
         for place in set(self._places.values()):
             place.mkdir(exist_ok=True)
         if PIDS in self._places and processes:
             _write(self._places[PIDS] / "pids.max", processes)
         if self._version > 1 and MEMORY in self._places:
-            with contextlib.suppress(FileNotFoundError):  # It has no swap to count.
+            with contextlib.suppress(FileNotFoundError):  # No swap accounting.
                 _write(self._places[MEMORY] / "memory.swap.max", 0)
             _write(self._places[MEMORY] / "memory.oom.group", 1)
         self.limit_memory(memory_bytes)
 
     def limit_memory(self, memory_bytes: int) -> None:
-        """Let it have so much memory from now on. Raises OSError if it uses more already."""
+        """Set the memory limit. Raises OSError if more is in use."""
         if MEMORY not in self._places or memory_bytes == self.memory_bytes or not memory_bytes:
             return
         place = self._places[MEMORY]
@@ -70,13 +70,13 @@ class Cgroup:
         else:
             files = [place / "memory.limit_in_bytes", place / "memory.memsw.limit_in_bytes"]
             is_raised = 0 < self.memory_bytes < memory_bytes
-            for file in reversed(files) if is_raised else files:  # The one never exceeds the other.
+            for file in reversed(files) if is_raised else files:  # The first must never exceed the second.
                 with contextlib.suppress(FileNotFoundError):
                     _write(file, memory_bytes)
         self.memory_bytes = memory_bytes
 
     def entrances(self) -> list[int]:
-        """Open files: a process that writes `0` into each is in it. Raises OSError."""
+        """Open `cgroup.procs` files: a process that writes `0` to each joins the cgroup. Raises OSError."""
         with contextlib.ExitStack() as opened:
             files: list[int] = []
             for place in set(self._places.values()):
@@ -87,14 +87,14 @@ class Cgroup:
         return files
 
     def kill(self) -> bool:
-        """Kill all that is in it; whether something was."""
+        """Kill all its processes; whether there were any."""
         found: set[int] = set()
         for place in set(self._places.values()):
             found.update(_processes_in(place))
         if not found:
             return False
         if PIDS in self._places:
-            with contextlib.suppress(OSError):  # It is gone: so is what was in it.
+            with contextlib.suppress(OSError):  # The cgroup is gone, with its processes.
                 _write(self._places[PIDS] / "pids.max", 0)
         for pid in found:
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -102,7 +102,7 @@ class Cgroup:
         return True
 
     def story(self) -> Story:
-        """What the kernel has noticed so far."""
+        """Read the kernel counters."""
         memory, pids = self._places.get(MEMORY), self._places.get(PIDS)
         events = "memory.events" if self._version > 1 else "memory.oom_control"
         peak = "memory.peak" if self._version > 1 else "memory.max_usage_in_bytes"
@@ -113,12 +113,12 @@ class Cgroup:
         )
 
     def remove(self) -> bool:
-        """Remove it, if nothing is in it any more."""
+        """Remove it, if it is empty."""
         return _remove(self._places.values())
 
 
 class Cgroups:
-    """The part of the tree that belongs to one guard."""
+    """Cgroup subtree of one supervisor."""
 
     def __init__(self, places: Mapping[str, Path], version: int) -> None:
         self._places = places
@@ -126,19 +126,19 @@ class Cgroups:
         self.version = version
 
     def open(self, name: str, memory_bytes: int, processes: int) -> Cgroup:
-        """A new one for an attempt. Raises OSError."""
+        """Create the cgroup of an attempt. Raises OSError."""
         self._left = [one for one in self._left if not one.remove()]
         made = self._named(name)
         made.make(memory_bytes, processes)
         return made
 
     def close(self, cgroup: Cgroup) -> None:
-        """Remove one that is done with; if the kernel is not ready for that, a little later."""
+        """Remove a cgroup, later if the kernel is not ready."""
         if not cgroup.remove():
             self._left.append(cgroup)
 
     def clear_leftovers(self) -> int:
-        """Kill and remove what a guard that was killed has left. How many there were."""
+        """Kill and remove the cgroups of a killed supervisor; return their number."""
         names = {entry.name for place in self._places.values() for entry in place.iterdir() if entry.is_dir()}
         for name in names:
             found = self._named(name)
@@ -147,7 +147,7 @@ class Cgroups:
         return len(names)
 
     def end(self) -> None:
-        """Nothing more will come: leave nothing behind."""
+        """Remove the subtree."""
         for one in self._left:
             one.remove()
         _remove(self._places.values())
@@ -157,16 +157,16 @@ class Cgroups:
 
 
 def name_of(state_dir: Path) -> str:
-    """What the part of the tree is called that belongs to the guard of this directory."""
+    """Return the name of the subtree of this directory's supervisor."""
     return f"mainspring-{blake2b(bytes(state_dir), digest_size=6).hexdigest()}"
 
 
 def find_cgroups(name: str, about: Path = Path("/proc/self")) -> Cgroups | None:
-    """A part of the tree under this name, made where this process may make one; None if it may nowhere."""
+    """Create a subtree of this name where that is permitted; None if nowhere."""
     try:
         mounts, own = _mounts(about / "mountinfo"), _own(about / "cgroup")
     except OSError:
-        return None  # This system has none.
+        return None  # Not supported.
     if "" in mounts and "" in own:
         top = mounts[""]
         here = top / own[""].lstrip("/")
@@ -185,7 +185,7 @@ def find_cgroups(name: str, about: Path = Path("/proc/self")) -> Cgroups | None:
 
 
 def _in_version_2(parent: Path, name: str) -> Cgroups | None:
-    """A part of the tree below this one, if both controllers are there for it."""
+    """Create a subtree below `parent`, if both controllers are available."""
     try:
         if not {MEMORY, PIDS} <= set((parent / "cgroup.controllers").read_text().split()):
             return None
@@ -201,7 +201,7 @@ def _in_version_2(parent: Path, name: str) -> Cgroups | None:
 
 
 def _mounts(file: Path) -> dict[str, Path]:
-    """Where the tree of each controller is mounted; that of version 2 under the empty name."""
+    """Return the mount point of each controller; version 2 under the empty name."""
     found: dict[str, Path] = {}
     for line in file.read_text().splitlines():
         before, _, after = line.partition(" - ")
@@ -215,7 +215,7 @@ def _mounts(file: Path) -> dict[str, Path]:
 
 
 def _own(file: Path) -> dict[str, str]:
-    """In which cgroup of each controller's tree this process is."""
+    """Return this process's cgroup in each controller's tree."""
     found: dict[str, str] = {}
     for line in file.read_text().splitlines():
         _, controllers, path = line.split(":", 2)
@@ -231,7 +231,7 @@ def _processes_in(place: Path) -> list[int]:
 
 
 def _counts(file: Path) -> dict[str, int]:
-    """A file with lines of a name and a number."""
+    """Parse a file with lines of a name and a number."""
     try:
         lines = [line.split(" ") for line in file.read_text().splitlines()]
         return {words[0]: int(words[1]) for words in lines if len(words) == 2}
@@ -247,7 +247,7 @@ def _number(file: Path) -> int:
 
 
 def _write(file: Path, value: str | int) -> None:
-    """Write to a file that is there. Raises OSError."""
+    """Write to an existing file. Raises OSError."""
     opened = os.open(file, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(opened, str(value).encode())
@@ -263,5 +263,5 @@ def _remove(places: Iterable[Path]) -> bool:
         except FileNotFoundError:
             continue
         except OSError:
-            removed = False  # Something is in it still.
+            removed = False  # Not empty yet.
     return removed

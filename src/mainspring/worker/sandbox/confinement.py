@@ -1,6 +1,6 @@
-"""What is put around a task's process, level by level (WRK-4): the words before its own, and its limits.
+"""Rules of confinement by isolation level (WRK-4): command prefix and resource limits.
 
-Nothing is done here, only said; `sandbox.py` does it.
+Pure functions; `sandbox.py` applies them.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from mainspring.core.work.work import Work
 from mainspring.protocol.errors import Refused
 
 MOST_OPEN_FILES = 65_536
-TEMPORARY = ("/tmp", "/var/tmp", "/run")  # noqa: S108 - a sandbox has these for itself alone
+TEMPORARY = ("/tmp", "/var/tmp", "/run")  # noqa: S108 - private to each sandbox
 HOMES = ("/root", "/home", "/var/lib/mainspring", "/var/lib/mainspring-worker")
 RESOLVER = "/run/systemd/resolve"
-"""Where the names of hosts are looked up, on many machines."""
+"""Resolver configuration on many machines."""
 _BUBBLEWRAP = (
     "bwrap", "--unshare-all", "--die-with-parent", "--cap-drop", "ALL",
     "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc",
@@ -27,42 +27,42 @@ _BUBBLEWRAP = (
 
 
 class Confinement(msgspec.Struct, frozen=True, kw_only=True):
-    """How far apart something runs."""
+    """How a task is isolated."""
 
     level: Isolation = Isolation.NONE
     network: bool = False
-    """Whether a sandbox lets it reach the network."""
+    """Whether a sandbox has network access."""
 
     def is_limited(self) -> bool:
-        """Whether its memory, its processes and its files are limited."""
+        """Whether memory, processes and files are limited."""
         return LEVELS.index(self.level) >= LEVELS.index(Isolation.PROCESS)
 
     def is_sandbox(self) -> bool:
-        """Whether it sees another system than its worker does."""
+        """Whether it runs in a sandbox with its own file system view."""
         return self.level is Isolation.SANDBOX
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be seen of the machine from inside a sandbox: the last of the three that names a place counts."""
+    """Visible file system of a sandbox. Later fields take precedence."""
 
     hidden: tuple[Path, ...]
-    """Directories that are empty there."""
+    """Directories that appear empty."""
     shown: tuple[Path, ...]
-    """Read-only, although they are below something hidden."""
+    """Read-only paths below hidden ones."""
     inner: tuple[Path, ...]
-    """Hidden, although they are below something shown."""
+    """Hidden paths below shown ones."""
     files: tuple[Path, ...] = ()
-    """Files that are empty there."""
+    """Files that appear empty."""
 
 
 def confinement_of(work: Work, least: Isolation) -> Confinement:
-    """How a task runs on a worker that runs everything at least so far apart."""
+    """Return the confinement of a task on a worker with this minimum level."""
     level = least if work.isolation is None else at_least(least, work.isolation)
     return Confinement(level=level, network=work.network and level is Isolation.SANDBOX)
 
 
 def view_of(hidden: Iterable[Path], shown: Iterable[Path], files: Iterable[Path] = ()) -> View:
-    """A view with everything said once. What is hidden as a whole is not shown as a whole, only parts of it."""
+    """Build a normalized view. A path that is hidden itself is not shown; paths below it may be."""
     outermost: list[Path] = []
     rest: list[Path] = []
     for place in sorted(set(hidden)):
@@ -75,9 +75,10 @@ def view_of(hidden: Iterable[Path], shown: Iterable[Path], files: Iterable[Path]
 
 
 def sandbox_words(words: Sequence[str], view: View, own: Path, directory: Path, *, network: bool) -> list[str]:
-    """The words that run these in a sandbox: only `own` can be written there. Raises Refused for a hidden directory."""
+    """Return the command line that runs `words` in a sandbox with `own` writable. Raises Refused for a hidden
+    directory."""
     if not is_seen(directory, view, own):
-        raise Refused(f"the sandbox does not show {directory}: let the worker say --show {directory}")
+        raise Refused(f"{directory} is hidden in the sandbox: start the worker with --show {directory}")
     said = [*_BUBBLEWRAP]
     if network:
         said += ["--share-net"]
@@ -96,7 +97,7 @@ def sandbox_words(words: Sequence[str], view: View, own: Path, directory: Path, 
 
 
 def is_seen(place: Path, view: View, own: Path) -> bool:
-    """Whether something is to be seen from inside a sandbox."""
+    """Whether a path is visible inside a sandbox."""
     if place.is_relative_to(own):
         return True
     if any(place.is_relative_to(one) for one in view.inner):
@@ -105,7 +106,7 @@ def is_seen(place: Path, view: View, own: Path) -> bool:
 
 
 def limits(*, processes: int, memory_bytes: int, file_bytes: int) -> tuple[tuple[int, int, int], ...]:
-    """The limits of a process: which, soft and hard. 0: none of that kind. None is above what the worker itself has."""
+    """Return rlimits of a process: resource, soft, hard. 0 means unlimited. None exceeds the worker's own."""
     wanted = {resource.RLIMIT_CORE: 0, resource.RLIMIT_NOFILE: MOST_OPEN_FILES}
     if processes:
         wanted[resource.RLIMIT_NPROC] = processes

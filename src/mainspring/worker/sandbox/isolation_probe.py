@@ -1,8 +1,10 @@
-"""Which levels of isolation this machine can offer, found out by trying, before a worker says so (WRK-4).
+"""Detect the isolation levels of this machine by trying them, when a worker starts (WRK-4).
 
 isolation/process     cgroup-v2, cgroup-v1, or rlimits: what limits memory and processes
-isolation/sandbox     bubblewrap, if one can be opened here
-isolation/container   docker or podman, whichever answers
+
+isolation/sandbox     bubblewrap, if a sandbox can be opened
+
+isolation/container   the container engine, docker or podman
 """
 
 from __future__ import annotations
@@ -25,14 +27,14 @@ _PROCESSES = 16
 
 
 def offered_levels(state_dir: Path, settings: GuardSettings) -> dict[str, str]:
-    """The labels of a worker with these settings. Raises Refused if its own level can't be had."""
+    """Return the isolation labels of a worker. Raises Refused if its own level is unavailable."""
     user = find_user(settings.task_user) if settings.task_user else None
     labels = {label_of(Isolation.PROCESS): _what_limits(state_dir)}
     fault = _fault_of_sandbox(state_dir, settings, user)
     if not fault:
         labels[label_of(Isolation.SANDBOX)] = "bubblewrap"
     elif settings.isolation is Isolation.SANDBOX:
-        raise Refused(f"a sandbox can't be opened here: {fault}")
+        raise Refused(f"cannot open a sandbox: {fault}")
     if settings.container_engine is not None:
         labels[label_of(Isolation.CONTAINER)] = settings.container_engine.name
     return labels
@@ -53,7 +55,7 @@ def _what_limits(state_dir: Path) -> str:
 
 
 def _fault_of_sandbox(state_dir: Path, settings: GuardSettings, user: TaskUser | None) -> str:
-    """Why no sandbox can be opened; empty if one can."""
+    """Return why no sandbox can be opened; empty if one can."""
     view = machine_view(state_dir, settings, user)
     words = sandbox_words(["/bin/sh", "-c", ":"], view, Path("/usr"), Path("/usr"), network=False)
     try:
@@ -63,4 +65,4 @@ def _fault_of_sandbox(state_dir: Path, settings: GuardSettings, user: TaskUser |
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     said = done.stderr.decode(errors="replace").strip().splitlines()
-    return "" if done.returncode == 0 else (said[-1] if said else f"bwrap ended with {done.returncode}")
+    return "" if done.returncode == 0 else (said[-1] if said else f"bwrap exited with {done.returncode}")

@@ -1,4 +1,4 @@
-"""A program that is asked something, by the guard itself: what it prints, within a time."""
+"""Run a helper program of the supervisor itself, with a timeout."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mainspring.worker.supervisor.process_groups import Processes
 async def ask_program(
     processes: Processes, words: Sequence[str], environment: Mapping[str, str], *, seconds: float, most_bytes: int
 ) -> tuple[int, bytes]:
-    """How it ended, and so much of what it printed. Raises TimeoutError, after which nothing of it runs, or OSError."""
+    """Return exit code and (bounded) output. Raises TimeoutError, with the program killed, or OSError."""
     with tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as unread:
         pid = processes.spawn(
             words, environment=environment, directory=Path("/"), output=printed.fileno(), errors=unread.fileno()

@@ -1,6 +1,6 @@
-"""What is around a task's process while it runs: a user, limits, a cgroup, a sandbox. Opened before, closed after it.
+"""Sandbox around a task process: user, rlimits, cgroup, file system view. Opened before it starts, closed afterwards.
 
-The rules stand in `confinement.py`; here they are carried out, with what this machine has for it.
+The rules are in `confinement.py`; this module applies them with the means of this machine.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from mainspring.worker.supervisor.supervisor_settings import GuardSettings
 log = structlog.get_logger(__name__)
 
 _UMASK_OF_TASKS = 0o022
-"""Of another user's, whatever the worker's own is."""
+"""For tasks of another user, whatever the worker's own is."""
 KEPT_IN = ".mainspring"
-"""Where a folder keeps what is ours: the store, the journals."""
+"""Folder with our state: the store, the spools."""
 
 
 class Cell:
-    """What is around one process and all that it starts."""
+    """Sandbox of one process and its descendants."""
 
     def __init__(
         self,
@@ -53,29 +53,29 @@ class Cell:
         self.cgroup = cgroup
 
     def words(self, words: Sequence[str], directory: Path) -> Sequence[str]:
-        """What is started instead of these. Raises Refused if the directory can't be seen from inside."""
+        """Return the command line to start instead. Raises Refused if the directory is not visible inside."""
         if not self.confinement.is_sandbox():
             return words
         return sandbox_words(words, self._view, self._own, directory, network=self.confinement.network)
 
     def environment(self) -> dict[str, str]:
-        """The variables that are others inside."""
+        """Return the variables that differ inside."""
         if self.confinement.is_sandbox():
             return {"HOME": str(self._own)}
         return {} if self._user is None else {"HOME": self._user.home}
 
     def unlock(self) -> None:
-        """Get ready for a process that is about to enter. Raises OSError."""
+        """Open the cgroup for a process to be started. Raises OSError."""
         self._entrances = [] if self.cgroup is None else self.cgroup.entrances()
 
     def lock(self) -> None:
-        """The process is in."""
+        """Close the cgroup files: the process has joined."""
         for file in self._entrances:
             os.close(file)
         self._entrances = []
 
     def enter(self) -> None:
-        """Go in. Runs between fork and exec: a few system calls, and nothing that takes a lock."""
+        """Enter the sandbox. Runs between fork and exec: a few system calls, and no locks."""
         for file in self._entrances:
             os.write(file, b"0")
         for which, soft, hard in self._bounds:
@@ -91,27 +91,27 @@ class Cell:
         die_with_parent()
 
     def error_of(self, code: int, last_lines: str = "") -> str:
-        """The error of a process that ended with this code, in here."""
+        """Return the error of a process that exited with this code in the sandbox."""
         if self.cgroup is None:
             return exit_failure(code, last_lines)
         story = self.cgroup.story()
         if story.out_of_memory:
             limit = self.cgroup.memory_bytes
-            had = f"{limit / 2**20:.0f} MiB of memory were" if limit else "memory was"
-            message = f"killed because its {had} used up"
+            had = f" of {limit / 2**20:.0f} MiB" if limit else ""
+            message = f"killed: memory limit{had} exceeded"
             more: dict[str, str | float] = {"limit_bytes": limit, "peak_bytes": story.peak_bytes}
             if last_lines:
                 more["last_lines"] = last_lines
             return failure("OutOfMemory", message, klass="resource", **more)
-        note = "it had as many processes as it may have" if story.refused_forks else ""
+        note = "process limit reached" if story.refused_forks else ""
         return exit_failure(code, last_lines, note)
 
 
 class Cells:
-    """Opens them, for one guard."""
+    """Opens the sandboxes of one supervisor."""
 
     def __init__(self, state_dir: Path, settings: GuardSettings) -> None:
-        """Raises Refused if there is no such user to run tasks as."""
+        """Raises Refused if the task user does not exist."""
         self.settings = settings
         self.user = find_user(settings.task_user) if settings.task_user else None
         self._umask = None if self.user is None else _UMASK_OF_TASKS
@@ -121,7 +121,7 @@ class Cells:
         self._view = machine_view(state_dir, settings, self.user)
 
     def prepare(self) -> None:
-        """Let the task user reach what will be its own, and nothing else."""
+        """Give the task user access to its own directories, and to nothing else."""
         if self.user is not None:
             os.umask(0o077)
             for entry in self._state_dir.iterdir():
@@ -133,7 +133,7 @@ class Cells:
             self._find_cgroups()
 
     def open(self, name: str, confinement: Confinement, own: Path, memory_bytes: int) -> Cell:
-        """What is to be around a process that may use so much memory; 0 if it did not say. Raises OSError."""
+        """Open a sandbox with this memory limit; 0 if none was requested. Raises OSError."""
         settings = self.settings
         cgroup: Cgroup | None = None
         bounds: tuple[tuple[int, int, int], ...] = ()
@@ -150,31 +150,31 @@ class Cells:
         return Cell(confinement, own, view=self._view, user=self.user, umask=self._umask, bounds=bounds, cgroup=cgroup)
 
     def bare(self, own: Path) -> Cell:
-        """Nothing is around a program that the worker runs for itself, as the user that it is."""
+        """Return a no-op sandbox, for programs of the worker itself."""
         return Cell(Confinement(), own, view=self._view, user=None, umask=None, bounds=(), cgroup=None)
 
     def close(self, cell: Cell) -> None:
-        """Nothing runs in it any more."""
+        """Close a sandbox whose processes have ended."""
         if cell.cgroup is not None and self._cgroups is not None:
             self._cgroups.close(cell.cgroup)
 
     def end(self) -> None:
-        """Nothing more will come."""
+        """Remove the cgroups."""
         if self._cgroups is not None:
             self._cgroups.end()
 
     def _find_cgroups(self) -> Cgroups | None:
-        """Looked for when they are needed for the first time, and what a guard that was killed has left is ended."""
+        """Detect cgroups on first use, and end those of a killed supervisor."""
         if not self._looked_for_cgroups:
             self._looked_for_cgroups = True
             self._cgroups = find_cgroups(name_of(self._state_dir))
             if self._cgroups is not None and (left := self._cgroups.clear_leftovers()):
-                log.warning("guard.found_cgroups", removed=left)
+                log.warning("supervisor.found_cgroups", removed=left)
         return self._cgroups
 
 
 def machine_view(state_dir: Path, settings: GuardSettings, user: TaskUser | None) -> View:
-    """What a sandbox shows of this machine: no homes, nothing temporary, nothing of the worker but where Python is."""
+    """Return the sandbox view of this machine: no homes, no temporary files, of the worker only Python and code."""
     homes = [str(Path.home()), *([] if user is None else [user.home])]
     kept = [str(state_dir), *(f"{place}/{KEPT_IN}" for place in settings.python_path)]
     named = [Path(place).resolve() for place in (*TEMPORARY, *HOMES, *settings.hidden, *homes, *kept)]

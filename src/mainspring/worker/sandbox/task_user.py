@@ -1,4 +1,4 @@
-"""The user that tasks run as, if it is another one than the worker's own (WRK-4). Only root can do that."""
+"""User that runs the tasks, if it is not the worker's own (WRK-4). Requires root."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ROOT = 0
 
 
 class TaskUser(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody else than the worker."""
+    """A user other than the worker's."""
 
     name: str
     uid: int
@@ -27,21 +27,21 @@ class TaskUser(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_user(name: str) -> TaskUser:
-    """The user of this name, with the groups it is in. Raises Refused if tasks can't run as that."""
+    """Return the user with its groups. Raises Refused if tasks can't run as that user."""
     try:
         found = pwd.getpwnam(name)
     except KeyError:
-        raise Refused(f"there is no user {name} here") from None
+        raise Refused(f"user {name} does not exist") from None
     if found.pw_uid == _ROOT:
-        raise Refused(f"{name} is root: --as-root says that tasks may run as that")
+        raise Refused(f"{name} is root: use --as-root to run tasks as root")
     if os.geteuid() != _ROOT:
-        raise Refused(f"only root can run tasks as {name}: start the worker as that user, or as root")
+        raise Refused(f"running tasks as {name} requires root: start the worker as {name}, or as root")
     groups = tuple(sorted(os.getgrouplist(name, found.pw_gid)))
     return TaskUser(name=name, uid=found.pw_uid, gid=found.pw_gid, groups=groups, home=found.pw_dir)
 
 
 def give(top: Path, user: TaskUser) -> None:
-    """Let a directory and all in it belong to a user. Nothing that a link points to changes. Raises OSError."""
+    """Change the owner of a directory tree without following links. Raises OSError."""
     for place, directories, files in os.walk(top):
         os.chown(place, user.uid, user.gid, follow_symlinks=False)
         for name in (*directories, *files):
@@ -51,7 +51,7 @@ def give(top: Path, user: TaskUser) -> None:
 def run_as(
     user: TaskUser | None, words: Sequence[str], environment: Mapping[str, str], seconds: float
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run something short as this user, or as the worker itself. Raises OSError or TimeoutExpired."""
+    """Run a short command as this user, or as the worker. Raises OSError or TimeoutExpired."""
     return subprocess.run(
         words, capture_output=True, env=environment, timeout=seconds, check=False,
         user=None if user is None else user.uid,
@@ -61,7 +61,7 @@ def run_as(
 
 
 def closed_to(user: TaskUser, directory: Path) -> Path | None:
-    """The first directory on the way, from the root on, that this user may not pass; None if there is none."""
+    """Return the first directory on the path that this user can't traverse; None if there is none."""
     for place in (*reversed(directory.parents), directory):
         status = place.stat()
         if status.st_uid == user.uid:

@@ -1,1 +1,1 @@
-"""The supervisor: parent of every task's process; it outlives the agent."""
+"""The supervisor: parent of every task process; it outlives the agent."""

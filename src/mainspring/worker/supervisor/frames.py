@@ -1,10 +1,10 @@
-"""Frames over a stream: four bytes of length (big endian), then a msgpack list of words.
+"""Frames over a stream: four bytes of length (big endian), then a msgpack list of messages.
 
-Agent and guard, and a guard and its children, talk like this. Words of one turn travel in one frame: encoding and
-writing thousands of small ones each by itself would cost more than what they say. A reader is given its type once:
+Used between agent and supervisor, and between supervisor and children. Messages of one turn share a frame: encoding and
+writing thousands of small ones separately would cost more than their content. A reader has one message type:
 
-    reading = FrameReader(reader, list[FromGuard])
-    for word in await reading.next(): ..
+    reading = FrameReader(reader, list[FromSupervisor])
+    for message in await reading.next(): ..
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ W = TypeVar("W")
 
 
 def encode_frame(words: Sequence[object]) -> bytes:
-    """A frame that holds these words."""
+    """Encode messages as one frame."""
     frame = bytearray(_HEADER_BYTES)
     _ENCODER.encode_into(words, frame, _HEADER_BYTES)
     size = len(frame) - _HEADER_BYTES
@@ -37,13 +37,13 @@ def encode_frame(words: Sequence[object]) -> bytes:
 
 
 def write_frame(writer: asyncio.StreamWriter, words: Sequence[object]) -> None:
-    """Send these words in one frame; nothing if there are none. `await writer.drain()` is up to the caller."""
+    """Send messages in one frame; nothing if there are none. `await writer.drain()` is up to the caller."""
     if words:
         writer.write(encode_frame(words))
 
 
 class FrameReader(Generic[W]):
-    """Frames of one stream, read whole."""
+    """Reads complete frames from a stream."""
 
     def __init__(self, reader: asyncio.StreamReader, kind: type[list[W]]) -> None:
         self._reader = reader
@@ -51,9 +51,9 @@ class FrameReader(Generic[W]):
         self._buffer = bytearray()
 
     async def next(self) -> list[W]:
-        """The words of all frames that have arrived, in order; waits for the first. Empty at the end of the stream.
+        """Return the messages of all frames that have arrived, in order, waiting for the first. Empty at the end.
 
-        Raises ConnectionError if the stream ends within a frame, and Broken if the bytes are no frame.
+        Raises ConnectionError if the stream ends within a frame, and Broken if a frame is malformed.
         """
         words: list[W] = []
         while not words:
@@ -67,7 +67,7 @@ class FrameReader(Generic[W]):
         return words
 
     def _cut(self, words: list[W]) -> None:
-        """Take the complete frames out of the buffer."""
+        """Remove the complete frames from the buffer."""
         at = 0
         while len(self._buffer) - at >= _HEADER_BYTES:
             size = int.from_bytes(self._buffer[at : at + _HEADER_BYTES], "big")
@@ -79,6 +79,6 @@ class FrameReader(Generic[W]):
             try:
                 words.extend(self._decoder.decode(self._buffer[at + _HEADER_BYTES : end]))
             except msgspec.MsgspecError as error:
-                raise Broken(f"a frame can't be read: {error}") from error
+                raise Broken(f"malformed frame: {error}") from error
             at = end
         del self._buffer[:at]

@@ -1,10 +1,10 @@
-"""Processes of attempts: started in sessions of their own, waited for, and killed with all that they started.
+"""Task processes: start them in their own sessions, wait for them, kill them with all descendants.
 
-The guard is a subreaper: what a task leaves behind, however it detached itself, becomes the guard's own child, and is
-found by the mark that it has in its environment. A direct child dies with the guard, whatever kills the guard.
+The supervisor is a subreaper: processes that detach from a task become its children, and are found by the marker in
+their environment. Direct children die with the supervisor, however it ends.
 
-1. Only `Processes` waits for children, so that no exit status is lost to somebody else.
-2. After `clear` nothing runs that was started under its mark. (Elsewhere than on Linux: nothing of its group.)
+1. Only `Processes` waits for children, so that no exit status is lost.
+2. After `clear` no process with its marker runs. (Outside Linux: no process of its group.)
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from mainspring.worker.sandbox.sandbox import Cell
 
 _ON_LINUX = sys.platform == "linux"
 _KILLED_TIMES = 400
-"""So often what is left is looked for and killed, 5 ms apart, before the guard goes on regardless: a process that the
-kernel can't end (it hangs in a device) must not hold up the others."""
+"""Kill rounds, 5 ms apart, before the supervisor gives up: a process that the kernel can't end (blocked in a device)
+must not block the others."""
 
 
 def children_of(pid: int) -> list[int]:
-    """The processes whose parent this one is."""
+    """Return the child processes of a process."""
     found: list[int] = []
     try:
         for thread in Path(f"/proc/{pid}/task").iterdir():
             found += map(int, (thread / "children").read_text().split())
     except (FileNotFoundError, ProcessLookupError, PermissionError):
-        pass  # It is gone, or this system does not tell: the group is killed in any case.
+        pass  # Gone, or not supported: the group is killed in any case.
     return found
 
 
 def descendants_of(pid: int) -> list[int]:
-    """All processes below this one."""
+    """Return all descendants of a process."""
     found = children_of(pid)
     for one in found:
         found += children_of(one)
@@ -49,7 +49,7 @@ def descendants_of(pid: int) -> list[int]:
 
 
 def carries(pid: int, mark: bytes) -> bool:
-    """Whether a process has this text in the environment it was started with."""
+    """Whether a process was started with this text in its environment."""
     try:
         return mark in Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
@@ -57,17 +57,17 @@ def carries(pid: int, mark: bytes) -> bool:
 
 
 def guard_variable(state_dir: Path) -> dict[str, str]:
-    """The variable by which all processes of one guard can be found when it is gone."""
+    """Return the variable that marks all processes of one supervisor."""
     return {"MAINSPRING_GUARD": str(state_dir)}
 
 
 def guard_mark(state_dir: Path) -> bytes:
-    """The same, as it stands in a process's environment."""
+    """Return the same as it appears in a process's environment."""
     return b"MAINSPRING_GUARD=" + bytes(state_dir) + b"\0"
 
 
 def kill_marked(mark: bytes) -> int:
-    """Kill every process of this user that carries the mark: what a guard that was killed has left. How many it was."""
+    """Kill all processes of this user with the marker: leftovers of a killed supervisor. Return their number."""
     killed = 0
     for entry in Path("/proc").iterdir() if _ON_LINUX else ():
         if entry.name.isdigit() and int(entry.name) != os.getpid() and carries(int(entry.name), mark):
@@ -76,7 +76,7 @@ def kill_marked(mark: bytes) -> int:
 
 
 class Processes:
-    """The children of this process."""
+    """Child processes of this process."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -85,8 +85,8 @@ class Processes:
         self._keepers: set[int] = set()
         self._cells: dict[int, Cell] = {}
         loop = asyncio.get_running_loop()
-        # uvloop keeps SIGCHLD from `add_signal_handler`. A turn of the loop reaps, never the handler itself: the child
-        # that it would meet may be one whose pid nobody has noted yet.
+        # uvloop does not support SIGCHLD in `add_signal_handler`. The loop reaps, not the handler itself, which could
+        # meet a child whose pid is not recorded yet.
         signal.signal(signal.SIGCHLD, lambda _number, _frame: _reap_soon(loop, self.reap))
 
     def spawn(
@@ -101,10 +101,10 @@ class Processes:
         keeps_orphans: bool = False,
         cell: Cell | None = None,
     ) -> int:
-        """Start a program in a session of its own; its pid. Raises OSError or Refused if that can't be done.
+        """Start a program in its own session; return its pid. Raises OSError or Refused.
 
-        One that `keeps_orphans` is a subreaper itself: while it lives, nothing below it comes to us. So is everything
-        in a sandbox. One in a `cell` is killed with all that is in there.
+        With `keeps_orphans` it is a subreaper itself, as is every sandbox: while it lives, its descendants do not
+        become our children. A process in a `cell` is killed with everything inside.
         """
         if cell is not None:
             words = cell.words(words, directory)
@@ -119,11 +119,11 @@ class Processes:
                 cwd=directory,
                 pass_fds=keep,
                 start_new_session=True,
-                # A few system calls, and nothing that takes a lock.
+                # A few system calls, and no locks.
                 preexec_fn=die_with_parent if cell is None else cell.enter,  # noqa: PLW1509
             )
         except subprocess.SubprocessError as error:
-            raise OSError(errno.EPERM, "it can't be confined here") from error
+            raise OSError(errno.EPERM, "confinement failed") from error
         finally:
             if cell is not None:
                 cell.lock()
@@ -137,21 +137,21 @@ class Processes:
         return process.pid
 
     async def exit_of(self, pid: int) -> int:
-        """How a process that `spawn` started ended: its exit code, or minus the signal. May be asked until `forget`."""
+        """Wait for a spawned process; return its exit code, or minus the signal. Valid until `forget`."""
         return await asyncio.shield(self._exits[pid])
 
     def has_ended(self, pid: int) -> bool:
-        """Whether the process is gone, as far as the kernel knows by now."""
+        """Whether the process has exited."""
         self.reap()
         return self._exits[pid].done()
 
     def forget(self, pid: int) -> None:
-        """Nobody will ask for this process any more."""
+        """Drop the exit status of a process."""
         self._exits.pop(pid, None)
         self._cells.pop(pid, None)
 
     def ask_to_end(self, pid: int) -> None:
-        """SIGTERM to the whole group of a process; in a sandbox to all but the one that holds it together."""
+        """Send SIGTERM to the process group; in a sandbox to all processes but the sandbox's own."""
         cell = self._cells.get(pid)
         if cell is not None and cell.confinement.is_sandbox():
             for one in descendants_of(pid):
@@ -160,12 +160,12 @@ class Processes:
             _kill_group(pid, signal.SIGTERM)
 
     def kill(self, pid: int) -> None:
-        """SIGKILL to the whole group of a process, and to all in its cell."""
+        """Send SIGKILL to the process group, and to everything in its sandbox."""
         _kill_group(pid, signal.SIGKILL)
         self._kill_cell(pid)
 
     async def clear(self, pid: int, mark: bytes) -> None:
-        """Kill a process, its group, and all that carries the mark; come back when nothing of it runs."""
+        """Kill a process, its group and all processes with the marker; return when none is left."""
         for _ in range(_KILLED_TIMES):
             below = descendants_of(pid)
             _kill_group(pid, signal.SIGKILL)
@@ -179,7 +179,7 @@ class Processes:
             await self._clock.sleep(0.005)
 
     def reap(self) -> None:
-        """Take the exit status of every child that is gone."""
+        """Collect the exit status of every exited child."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -197,15 +197,14 @@ class Processes:
                 done.set_result(code)
 
     def _kill_cell(self, pid: int) -> bool:
-        """Kill what is in the cell of a process; whether something was."""
+        """Kill the processes in a sandbox; whether there were any."""
         cell = self._cells.get(pid)
         return cell is not None and cell.cgroup is not None and cell.cgroup.kill()
 
     def _strays(self, mark: bytes) -> list[int]:
-        """Children that nobody here started and that carry the mark.
+        """Return children that were not spawned here and have the marker.
 
-        One that has wiped its environment can't be told from those of other tasks: it is one of them when nothing
-        runs beside it that it could belong to.
+        An orphan that has wiped its environment can't be attributed: it counts when no other attempt is running.
         """
         strays = [pid for pid in children_of(os.getpid()) if pid not in self._handles]
         is_alone = len(self._handles) == len(self._keepers)
@@ -226,7 +225,7 @@ def _send(pid: int, number: signal.Signals) -> bool:
 
 
 def _kill_group(group: int, number: signal.Signals) -> None:
-    # Nothing of it is left, or what is left has changed its user: then the next look finds it.
+    # No process left, or one that changed its user: the next round finds it.
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, number)
 

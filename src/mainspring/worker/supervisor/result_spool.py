@@ -1,7 +1,7 @@
-"""Ends that no agent has taken yet: in memory, and in a file for the next guard.
+"""Unacknowledged results: in memory, and in a file for the next supervisor.
 
-A guard that was killed has lost its processes with it; what had ended before is in the file. The file may name ends
-that were taken since: agents take an end twice without harm.
+A supervisor that is killed loses its processes; results of attempts that had ended are in the file. It may contain
+results that were acknowledged since: agents handle duplicates.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _LARGEST_FILE_BYTES = 8 * 1024 * 1024
 _HEADER_BYTES = 4
 _PORTION_BYTES = 8 * 1024 * 1024
 _FEW = 8
-"""So few words fit into a frame whatever they bring."""
+"""This few messages fit into a frame whatever they contain."""
 
 W = TypeVar("W")
 
 
 class Ends:
-    """Attempt to end."""
+    """Results by attempt."""
 
     def __init__(self, path: Path) -> None:
         self._new: list[Ended] = []
@@ -42,29 +42,29 @@ class Ends:
         return attempt in self._ends
 
     def all(self) -> tuple[Ended, ...]:
-        """Every end that was not taken, the oldest first."""
+        """Return all unacknowledged results, the oldest first."""
         return tuple(self._ends.values())
 
     def add(self, end: Ended) -> None:
-        """Remember an end. It is in the file after `flush`."""
+        """Add a result. It is in the file after `flush`."""
         self._ends[end.attempt] = end
         self._new.append(end)
 
     def flush(self) -> None:
-        """Write what is new. A killed guard loses nothing of it; a machine that loses power may."""
+        """Write new results. They survive a killed supervisor, but not necessarily a power loss."""
         for portion in portions(self._new):
             self._append(portion)
         self._new = []
 
     def forget(self, attempts: Iterable[str]) -> None:
-        """These were taken."""
+        """Remove acknowledged results."""
         for attempt in attempts:
             self._ends.pop(attempt, None)
         if not self._ends or self._size_bytes > self._limit_bytes:
             self._rewrite()
 
     def _rewrite(self) -> None:
-        """Only what is left stays in the file."""
+        """Rewrite the file with the remaining results."""
         os.ftruncate(self._file, 0)
         self._size_bytes = 0
         self._new = []
@@ -79,15 +79,15 @@ class Ends:
             while left:
                 left = left[os.write(self._file, left) :]
         except OSError as error:
-            # A disk that is full: the agent still gets them from memory, only the next guard would not know.
-            log.warning("ends.unwritten", ends=len(ends), because=str(error))
+            # The disk is full: the agent still gets them from memory, but a next supervisor would not.
+            log.warning("result_spool.unwritten", ends=len(ends), because=str(error))
             os.ftruncate(self._file, self._size_bytes)
         else:
             self._size_bytes += len(frame)
 
 
 def portions(words: Sequence[W]) -> list[Sequence[W]]:
-    """Words in lists that each fit into a frame: ends may bring a mebibyte of output each."""
+    """Split messages into lists that fit into a frame: results may have 1 MiB of output each."""
     if len(words) <= _FEW:
         return [words] if words else []
     found: list[Sequence[W]] = []
@@ -101,13 +101,13 @@ def portions(words: Sequence[W]) -> list[Sequence[W]]:
 
 
 def _size(end: Ended) -> int:
-    """About how much an end takes in a frame."""
+    """Return the approximate size of a result in a frame."""
     size = len(end.output or "")
     return size + sum(len(one.path) + len(one.place) + 100 for one in end.artifacts) if end.artifacts else size
 
 
 def _read(path: Path) -> list[Ended]:
-    """The ends in a file; its last frame may be torn."""
+    """Read the results of a file, whose last frame may be torn."""
     data = path.read_bytes() if path.exists() else b""
     ends: list[Ended] = []
     at = 0

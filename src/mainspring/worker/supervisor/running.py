@@ -1,8 +1,8 @@
-"""What a guard runs: leases beside each other, the orders of one lease one after another.
+"""Running attempts of a supervisor: leases in parallel, the attempts of one lease one after another.
 
-1. Between two jobs of a lease nothing else of it runs.
-2. An attempt that was launched once is not launched again, also when a new agent says it again.
-3. A job leaves `jobs` with its `Ended`, or when it was taken back before it began.
+1. At most one attempt of a lease runs at a time.
+2. An attempt is launched once, even if a new agent repeats the launch.
+3. A handle leaves `jobs` with its `Ended`, or when it is withdrawn before it started.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from mainspring.worker.supervisor.supervisor_wire import FromGuard, Order
 log = structlog.get_logger(__name__)
 
 _WORKS_IN_MIND = 1_000
-"""Tasks of one job have the same text: it is read once."""
+"""Tasks of one job have the same text, which is parsed once."""
 
 
 class Running:
-    """All that was launched and is not over."""
+    """All launched attempts that have not ended."""
 
     def __init__(self, executors: Mapping[type[Work], Executor], say: Callable[[FromGuard], None]) -> None:
         self._executors = executors
@@ -40,13 +40,13 @@ class Running:
         self.jobs: dict[str, Job] = {}
 
     def launch(self, order: Order) -> None:
-        """Put an order at the end of its lease's line."""
+        """Append an attempt to its lease's queue."""
         attempt = order.assignment.attempt
         try:
             work = self._read(order.assignment.work)
         except (msgspec.DecodeError, ValueError) as error:
             job = Job(order, None, self._say)
-            job.end(Outcome.FAILED, error=failure("Work", f"the work can't be read: {error}", klass="permanent"))
+            job.end(Outcome.FAILED, error=failure("Work", f"invalid work: {error}", klass="permanent"))
             return
         job = self.jobs[attempt] = Job(order, work, self._say)
         line = self._lines.get(order.lease)
@@ -59,19 +59,19 @@ class Running:
         task.add_done_callback(self._tasks.discard)
 
     def stop(self, attempt: str, grace_seconds: float) -> None:
-        """End an attempt, if it is here."""
+        """Stop an attempt, if it is here."""
         job = self.jobs.get(attempt)
         if job is not None:
             job.stop(grace_seconds)
 
     def prolong(self, attempt: str, until: datetime) -> None:
-        """Let an attempt know, if it is here, until when it may run."""
+        """Pass a new deadline to an attempt, if it is here."""
         job = self.jobs.get(attempt)
         if job is not None:
             job.prolong(until)
 
     def withdraw(self, attempt: str) -> bool:
-        """Take back an attempt that has not begun; False if it has, or is not here."""
+        """Take back an attempt that has not started; False if it has, or is unknown."""
         job = self.jobs.get(attempt)
         if job is None or not job.withdraw():
             return False
@@ -79,7 +79,7 @@ class Running:
         return True
 
     async def end_all(self, grace_seconds: float) -> None:
-        """Stop everything, what waits before what runs; come back when all is over."""
+        """Stop everything, waiting attempts first; return when all have ended."""
         for job in list(reversed(self.jobs.values())):
             job.stop(grace_seconds)
         while self._tasks:
@@ -88,7 +88,7 @@ class Running:
             await executor.close()
 
     async def _run(self, lease: str) -> None:
-        """Work off one lease's line."""
+        """Process the queue of one lease."""
         line = self._lines[lease]
         while line:
             if line[0].is_over:
@@ -103,7 +103,7 @@ class Running:
         del self._lines[lease]
 
     async def _run_some(self, line: deque[Job]) -> None:
-        """Run the first of a line, with those behind it that the same executor can take along."""
+        """Run the head of a queue, with those behind it that the same executor takes."""
         executor = self._executors[type(line[0].work)]  # type: ignore[index]  # it is not None
         jobs: list[Job] = []
         for job in line:
@@ -113,6 +113,6 @@ class Running:
                 jobs.append(job)
         try:
             await executor.run(jobs)
-        except Exception as error:  # the line goes on: the job's end tells of it
+        except Exception as error:  # reported as the attempt's error; the queue continues
             log.exception("attempt.broken", attempt=jobs[0].attempt)
-            jobs[0].end(Outcome.FAILED, error=failure("Guard", f"the worker failed to run it: {error}"))
+            jobs[0].end(Outcome.FAILED, error=failure("Supervisor", f"internal error of the worker: {error}"))

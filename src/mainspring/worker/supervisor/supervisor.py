@@ -1,14 +1,14 @@
-"""The guard: the parent of every process that an attempt runs in.
+"""The supervisor: parent of every process of an attempt.
 
 `python -m mainspring.worker.supervisor.supervisor STATE_DIR`
 
-It outlives the agent, so that what runs goes on, and a new agent finds it with its true end (WRK-10). What it says and
-hears stands in `supervisor_wire.py`; it decides nothing.
+It outlives the agent: running attempts continue, and a new agent gets their real results (WRK-10). The protocol is in
+`supervisor_wire.py`; the supervisor makes no decisions.
 
-1. One agent at a time: a newer connection takes the place of the older one.
-2. An `Ended` is in the file `ends` before it is said, and stays in memory until it was taken.
-3. Without an agent for `orphan_seconds` it ends all that runs, and itself.
-4. It never imports a user's code: children do (SEC-3).
+1. One agent at a time: a newer connection replaces the older one.
+2. An `Ended` is in the file `results` before it is sent, and stays in memory until it is acknowledged.
+3. Without an agent for `orphan_seconds` it stops all attempts and exits.
+4. It never imports users' code: children do (SEC-3).
 """
 
 from __future__ import annotations
@@ -77,12 +77,12 @@ from mainspring.worker.supervisor.supervisor_wire import (
 log = structlog.get_logger(__name__)
 
 LARGEST_BACKLOG_BYTES = 4 * 1024 * 1024
-"""So much may be on its way to an agent before new words wait."""
+"""Unread bytes to an agent before new messages wait."""
 _FAREWELL_SECONDS = 2.0
 
 
 class Guard:
-    """Carries out what its agent says, and tells it what becomes of it."""
+    """Executes the agent's requests, and reports the attempts' events."""
 
     def __init__(self, state_dir: Path, clock: Clock, cells: Cells) -> None:
         self._clock = clock
@@ -107,7 +107,7 @@ class Guard:
             },
             self._say,
         )
-        self._ends = Ends(state_dir / "ends")
+        self._ends = Ends(state_dir / "results")
         self._saved: dict[str, Saved] = {}
         self._moved: dict[str, Moved] = {}
         self._asked: dict[str, Asked] = {}
@@ -120,7 +120,7 @@ class Guard:
         self._close_grace_seconds = 0.0
 
     async def serve(self) -> None:
-        """Until the agent says so, or none is there for too long. The working directory is the state directory."""
+        """Run until closed, or without an agent for too long. The working directory is the state directory."""
         server = await asyncio.start_unix_server(self._meet, sock=_listening_socket())
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._closing.set)
         self._waiting_for_agent = self._wait_for_agent()
@@ -136,10 +136,10 @@ class Guard:
             await asyncio.wait(self._meetings.values(), timeout=_FAREWELL_SECONDS)
         self._waiting_for_agent.cancel()
 
-    # one agent after another
+    # agent connections
 
     async def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Somebody connects."""
+        """Accept a connection."""
         if not _is_same_user(writer.get_extra_info("socket")):
             writer.close()
             return
@@ -147,7 +147,7 @@ class Guard:
         self._meetings[writer] = start_task(self._listen(reader, writer), "agent_listener")
 
     async def _listen(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Do what an agent says until it is gone."""
+        """Process an agent's messages until it disconnects."""
         words: FrameReader[FromAgent] = FrameReader(reader, list[FromAgent])
         try:
             while heard := await words.next():
@@ -176,17 +176,17 @@ class Guard:
         self._agent = writer
 
     def _wait_for_agent(self) -> asyncio.Task[None]:
-        """End everything unless an agent comes in time."""
+        """Close unless an agent connects in time."""
 
         async def wait() -> None:
             await self._clock.sleep(self._settings.orphan_seconds)
-            log.warning("guard.orphaned", seconds=self._settings.orphan_seconds)
+            log.warning("supervisor.orphaned", seconds=self._settings.orphan_seconds)
             self._close_grace_seconds = self._settings.orphan_grace_seconds
             self._closing.set()
 
         return start_task(wait(), "orphan_timer")
 
-    # what it says, and what is said to it
+    # messages
 
     def _hear(self, words: Iterable[FromAgent]) -> None:
         for word in words:
@@ -194,7 +194,7 @@ class Guard:
                 case Hello():
                     self._tell_all()
                 case Launch() if self._closing.is_set():
-                    log.info("guard.closing", not_launched=len(word.orders))
+                    log.info("supervisor.closing", not_launched=len(word.orders))
                 case Launch():
                     self._launch(word)
                 case End():
@@ -216,17 +216,17 @@ class Guard:
                     self._closing.set()
 
     def _launch(self, word: Launch) -> None:
-        """Run what is not here yet."""
+        """Launch attempts that are not here yet."""
         for order in word.orders:
             attempt = order.assignment.attempt
             if attempt not in self._running.jobs and attempt not in self._ends:
                 self._running.launch(order)
 
     def _tell_all(self) -> None:
-        """What a new agent must know: what is here, and what the former one may not have passed on.
+        """Send a new agent everything: the attempts here, and messages that the former agent may not have passed on.
 
-        An end that does not fit beside the others, or has a checkpoint before it, follows by itself: until then the
-        attempt is one that has begun.
+        A result that does not fit into the frame, or has a checkpoint before it, follows separately: until then the
+        attempt is listed as started.
         """
         jobs = [job for job in self._running.jobs.values() if not job.is_over]
         first, *others = portions([end for end in self._ends.all() if end.attempt not in self._saved]) or [()]
@@ -241,7 +241,7 @@ class Guard:
         self._flush()
 
     def _say(self, word: FromGuard) -> None:
-        """Tell the agent. Words of one turn of the loop go out together."""
+        """Queue a message to the agent. Messages of one loop iteration are sent together."""
         match word:
             case Ended():
                 self._ends.add(word)
@@ -271,18 +271,18 @@ class Guard:
                 self._draining = start_task(self._drain(self._agent), "backlog_drain")
 
     async def _drain(self, writer: asyncio.StreamWriter) -> None:
-        """Words pile up until the agent has read most of what was sent."""
+        """Hold back messages until the agent has read most of the backlog."""
         try:
             await writer.drain()
         except ConnectionError:
-            pass  # whoever reads from this agent notices
+            pass  # the listener handles it
         finally:
             self._draining = None
             self._flush()
 
 
 def main() -> None:
-    """Be a guard for the directory that is the only argument."""
+    """Run a supervisor for the directory given as the only argument."""
     state_dir = Path(sys.argv[1]).resolve()
     state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     state_dir.chmod(0o700)
@@ -292,7 +292,7 @@ def main() -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        sys.exit("another guard has this directory")
+        sys.exit("another supervisor uses this directory")
     if os.getpgrp() != os.getpid():
         os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -300,7 +300,7 @@ def main() -> None:
     become_subreaper()
     killed = kill_marked(guard_mark(state_dir))
     if killed:
-        log.warning("guard.found_strays", killed=killed)
+        log.warning("supervisor.found_orphans", killed=killed)
     clear_leftovers(state_dir)
     settings = read_settings(state_dir)
     if settings.isolation is not Isolation.NONE:
@@ -317,7 +317,7 @@ async def _serve(state_dir: Path, cells: Cells) -> None:
 
 
 def _log_to_stderr() -> None:
-    """One line of JSON for an event. Tracebacks without the values of variables: secrets may be among them."""
+    """Log JSON lines. Tracebacks have no variable values: they may be secrets."""
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
@@ -330,7 +330,7 @@ def _log_to_stderr() -> None:
 
 
 def _listening_socket() -> socket.socket:
-    """A socket in the working directory that only this user can connect to. A path from there is never too long."""
+    """Return a socket in the working directory that only this user can connect to. Its path is always short."""
     Path(SOCKET_FILE).unlink(missing_ok=True)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     before = os.umask(0o177)
@@ -342,7 +342,7 @@ def _listening_socket() -> socket.socket:
 
 
 def _is_same_user(connection: socket.socket) -> bool:
-    """The socket's mode says so too; this holds also if somebody changed that."""
+    """Check the peer's user, in case the socket's mode was changed."""
     if not hasattr(socket, "SO_PEERCRED"):
         return True
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))

@@ -1,27 +1,28 @@
-"""What an agent and its guard say to each other, over a Unix socket, in msgpack frames (see `frames.py`).
+"""Protocol between an agent and its supervisor: msgpack frames over a Unix socket (see `frames.py`).
 
-The guard is a small process beside the agent. It is the parent of every process that an attempt runs in, holds their
-output, and outlives the agent: a new agent on the same directory finds it, and goes on with what runs (WRK-10).
+The supervisor is a small process beside the agent. It is the parent of every process of an attempt, captures their
+output, and outlives the agent: a new agent on the same directory connects to it, and takes over the running attempts
+(WRK-10).
 
-    agent                                     guard
+    agent                                     supervisor
       Hello() ────────────────────────────────►
-              ◄──────────────────────────────── Holding([..], [..])   what runs, what has ended and was not taken
-      Launch([Order ..]) ─────────────────────►                        one after another, in the order of the list
-              ◄──────────────────────────────── Began(attempt, pid)
-              ◄──────────────────────────────── Moved(attempt, percent, note)   progress
-              ◄──────────────────────────────── Saved(attempt, document)        a checkpoint
-              ◄──────────────────────────────── Asked(attempt, seconds)         it needs more time
-      Prolong(attempt, seconds) ──────────────►                        so long it has from now on
-      End(attempt, grace) ────────────────────►                        SIGTERM, grace, SIGKILL of all it started
-              ◄──────────────────────────────── Ended(attempt, outcome, ..)     repeated in Holding until ..
-      Taken([attempt ..]) ────────────────────►                        .. it is in the agent's journal
-      Unlaunch([attempt ..]) ─────────────────►                        give back what has not begun
-              ◄──────────────────────────────── Kept([..]), Unbegun([..])
-      Close() ────────────────────────────────►                        kill what runs, and end
+              ◄──────────────────────────────── Inventory([..], [..], ..)   all attempts, and unacknowledged results
+      Launch([LaunchRequest ..]) ─────────────►                             one after another, in this order
+              ◄──────────────────────────────── AttemptStarted(attempt, pid)
+              ◄──────────────────────────────── ProgressReported(attempt, percent, note)
+              ◄──────────────────────────────── CheckpointSaved(attempt, document)
+              ◄──────────────────────────────── ExtensionRequested(attempt, seconds)
+      Prolong(attempt, seconds) ──────────────►                             new limit, from now on
+      EndAttempt(attempt, grace) ─────────────►                             SIGTERM, grace, SIGKILL of its processes
+              ◄──────────────────────────────── AttemptEnded(attempt, outcome, ..)   repeated in Inventory until ..
+      Acknowledge([attempt ..]) ──────────────►                             .. it is in the agent's spool
+      WithdrawAttempts([attempt ..]) ─────────►                             give back what has not started
+              ◄──────────────────────────────── WithdrawRefused([..]), Withdrawn([..])
+      Close() ────────────────────────────────►                             kill what runs, and exit
 
-1. If the connection is lost, the guard waits 10 s for another agent, then kills everything and ends.
-2. `Ended` comes after every process of the attempt is gone, and after its log is complete on disk.
-3. Orders of one lease run one after another, in the order in which they were launched.
+1. If the connection is lost, the supervisor waits 10 s for another agent, then kills everything and exits.
+2. `Ended` is sent after every process of the attempt has ended, and after its log is complete on disk.
+3. Attempts of one lease run one after another, in launch order.
 """
 
 from __future__ import annotations
@@ -36,85 +37,85 @@ class _Word(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Order(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One attempt that the guard is to run."""
+    """One attempt to launch."""
 
     assignment: Assignment
     lease: str
     needs: Offer = Offer(0, 0)
-    """The room that it has."""
+    """The reserved resources."""
 
 
 class Hello(_Word, frozen=True, tag="Hello"):
-    """An agent is here. The guard answers with `Holding`."""
+    """An agent has connected. The supervisor replies with `Holding`."""
 
 
 class Launch(_Word, frozen=True, tag="Launch"):
-    """Run these."""
+    """Run these attempts."""
 
     orders: tuple[Order, ...]
 
 
-class End(_Word, frozen=True, tag="End"):
-    """End this attempt, whatever it takes. Repeated with less grace it is killed earlier."""
+class End(_Word, frozen=True, tag="EndAttempt"):
+    """Stop this attempt. Repeat with a shorter grace period to kill it earlier."""
 
     attempt: str
     grace_seconds: float
 
 
 class Prolong(_Word, frozen=True, tag="Prolong"):
-    """So long this attempt may run from now on."""
+    """The attempt may run this long from now on."""
 
     attempt: str
     seconds: float
 
 
-class Unlaunch(_Word, frozen=True, tag="Unlaunch"):
-    """Give back those of these that have not begun."""
+class Unlaunch(_Word, frozen=True, tag="WithdrawAttempts"):
+    """Give back those of these that have not started."""
 
     attempts: tuple[str, ...]
 
 
-class Taken(_Word, frozen=True, tag="Taken"):
-    """These ends are in the agent's journal: the guard may forget them."""
+class Taken(_Word, frozen=True, tag="Acknowledge"):
+    """These results are in the agent's spool: the supervisor may forget them."""
 
     attempts: tuple[str, ...]
 
 
 class Close(_Word, frozen=True, tag="Close"):
-    """Kill what runs, and end."""
+    """Kill what runs, and exit."""
 
 
-class Began(_Word, frozen=True, tag="Began"):
-    """The attempt's process runs, or its function was called in a child."""
+class Began(_Word, frozen=True, tag="AttemptStarted"):
+    """The attempt's process was started, or its function called in a child."""
 
     attempt: str
     pid: int
 
 
-class Moved(_Word, frozen=True, tag="Moved"):
-    """The attempt says how far it is."""
+class Moved(_Word, frozen=True, tag="ProgressReported"):
+    """The attempt reported progress."""
 
     attempt: str
     percent: float | None
     note: str
 
 
-class Saved(_Word, frozen=True, tag="Saved"):
+class Saved(_Word, frozen=True, tag="CheckpointSaved"):
     """The attempt saved a checkpoint: JSON."""
 
     attempt: str
     document: str
 
 
-class Asked(_Word, frozen=True, tag="Asked"):
-    """The attempt needs so much time from now on. Said again to a new agent, until there is a `Prolong`."""
+class Asked(_Word, frozen=True, tag="ExtensionRequested"):
+    """The attempt requests this many seconds from now on. Repeated to a new agent until there is a `Prolong`."""
 
     attempt: str
     seconds: float
 
 
-class Ended(_Word, frozen=True, tag="Ended"):
-    """Nothing of the attempt runs any more, and this is what it left."""
+class Ended(_Word, frozen=True, tag="AttemptEnded"):
+    """All processes of the attempt have ended; this is its result."""
 
     attempt: str
     outcome: Outcome
@@ -124,20 +125,20 @@ class Ended(_Word, frozen=True, tag="Ended"):
     artifacts: tuple[Artifact, ...] = ()
 
 
-class Unbegun(_Word, frozen=True, tag="Unbegun"):
-    """These have not begun, and never will."""
+class Unbegun(_Word, frozen=True, tag="Withdrawn"):
+    """These have not started, and never will."""
 
     attempts: tuple[str, ...]
 
 
-class Kept(_Word, frozen=True, tag="Kept"):
-    """These can't be given back: they have begun, or are over."""
+class Kept(_Word, frozen=True, tag="WithdrawRefused"):
+    """These can't be given back: they have started or ended."""
 
     attempts: tuple[str, ...]
 
 
-class Holding(_Word, frozen=True, tag="Holding"):
-    """All that the guard has: launched and not begun, begun, and ended but not taken."""
+class Holding(_Word, frozen=True, tag="Inventory"):
+    """All attempts of the supervisor: not started, started, and ended but not acknowledged."""
 
     waiting: tuple[str, ...]
     began: tuple[str, ...]

@@ -1,9 +1,9 @@
-"""A warm Python process that calls users' functions for a guard: `python -m mainspring.worker.executors.python.child`
+"""Warm Python process that calls users' functions: `python -m mainspring.worker.executors.python.child`
 
-It is given calls, makes them one after another, and answers each (see `child_wire.py`). Users' code is imported here
-and nowhere else. The process outlives a call, not a crash: whatever a function does to it, the guard starts another.
+It receives calls, runs them one after another, and answers each (see `child_wire.py`). Users' code is imported here and
+nowhere else. The process is reused across calls; if a function crashes it, the supervisor starts another.
 
-    argv: the socket's number, the page's number, then modules or files to import
+    argv: file descriptor of the socket, file descriptor of the page, then modules or files to import
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ from mainspring.worker.supervisor.process_groups import descendants_of
 
 _HEADER_BYTES = 4
 _NOTHING = b"\0\0\0\0"
-"""No bytes in a pipe, as the kernel says it."""
+"""FIONREAD result of an empty pipe."""
 
 
 class Child:
-    """One child's life."""
+    """One child process."""
 
     def __init__(self, link: socket.socket, page: memoryview, handlers: list[str]) -> None:
         self._link = link
@@ -75,7 +75,7 @@ class Child:
         signal.signal(signal.SIGTERM, self._on_stop)
 
     def work(self) -> None:
-        """Answer calls until the guard hangs up."""
+        """Run calls until the supervisor disconnects."""
         self._functions.load()
         has_printed = self._after_call()
         self._say(Ready(tuple(self._functions.names()), self._functions.fault, has_printed))
@@ -88,27 +88,27 @@ class Child:
                 self._make(self._calls.popleft())
 
     def progress(self, serial: int, percent: float | None, note: str) -> None:
-        """Pass on how far a function is."""
+        """Forward a function's progress."""
         self._pass_on(Progressed(serial, percent, note))
 
     def checkpoint(self, serial: int, document: str) -> None:
-        """Pass on what a function saved."""
+        """Forward a function's checkpoint."""
         self._pass_on(Checkpointed(serial, document))
 
     def request(self, serial: int, seconds: float) -> None:
-        """Pass on that a function needs more time."""
+        """Forward a request for more time."""
         self._pass_on(Requested(serial, seconds))
 
     def deadline(self, serial: int) -> datetime | None:
-        """When a function will be ended that has been given more time."""
+        """Return the extended deadline of a call; None if it was not extended."""
         if self._page[GIVEN] != serial:
             return None
         return datetime.fromtimestamp(self._page[UNTIL] / 1_000, UTC)
 
     def _make(self, call: Call) -> None:
-        """Make one call. Its answer goes out with the next word, or when nothing is left to do.
+        """Run one call. Its answer is sent with the next message, or when there is nothing left to do.
 
-        That the first of a slice is called goes out with what follows, too: the guard sees it in the page.
+        So is the start of the first call of a slice: the supervisor sees it in the page.
         """
         serial = call.serial
         self._page[CURRENT] = serial
@@ -127,7 +127,7 @@ class Child:
             self._wait_until_drained()
 
     def _call(self, call: Call, voice: _Voice) -> tuple[Outcome, str | None, str | None]:
-        """What became of the call: outcome, output, error."""
+        """Run the call; return outcome, output, error."""
         self._was_stopped = False
         try:
             try:
@@ -137,7 +137,7 @@ class Child:
                 output, error = self._functions.call(call.assignment, call.secrets, voice)
             finally:
                 self._is_calling = False
-        except BaseException as raised:  # noqa: BLE001 - whatever a function raises is its answer
+        except BaseException as raised:  # noqa: BLE001 - any exception of a function is its result
             if self._was_stopped:
                 return Outcome.STOPPED, None, None
             if isinstance(raised, SystemExit) and not raised.code:
@@ -146,21 +146,21 @@ class Child:
         return Outcome.SUCCEEDED if error is None else Outcome.FAILED, output, error
 
     def _on_stop(self, number: int, frame: FrameType | None) -> None:
-        """SIGTERM: raise in the function that is meant. One that has just answered has its own end."""
+        """SIGTERM handler: raise in the function to be stopped. One that has just returned keeps its result."""
         if self._is_calling and self._page[STOP] == self._page[CURRENT]:
             self._stop_call()
 
     def _stop_call(self) -> None:
         self._was_stopped = True
-        raise SystemExit("asked to stop")
+        raise SystemExit("stop requested")
 
     def _after_call(self) -> bool:
-        """Leave nothing running; whether anything was printed that the next call must not be mixed up with."""
+        """Kill leftover processes and flush output; whether output is pending that the next call must not mix with."""
         _end_descendants()
         for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError, ValueError):  # It was closed by the function: there is nothing to flush.
+            with suppress(OSError, ValueError):  # The function closed it.
                 stream.flush()
-        # In this order: what is no longer in the pipe was taken by a read that had begun, and READING tells of it.
+        # In this order: bytes that left the pipe were taken by a read in progress, which READING shows.
         if fcntl.ioctl(self._pipe, termios.FIONREAD, _NOTHING) != _NOTHING:
             return True
         while self._page[READING]:
@@ -174,7 +174,7 @@ class Child:
         self._taken_before = self._page[TAKEN]
 
     def _pass_on(self, word: FromChild) -> None:
-        """Say a word from within a call. A stop waits until it is sent: half a frame would be the end of the link."""
+        """Send a message during a call. A stop waits until it is sent: half a frame would break the link."""
         is_interruptible = self._is_calling and threading.current_thread() is threading.main_thread()
         if is_interruptible:
             self._is_calling = False
@@ -196,7 +196,7 @@ class Child:
                 self._unsaid.clear()
 
     def _read(self) -> list[ToChild]:
-        """The next frame. Without a guard there is nothing left to live for."""
+        """Read the next frame; exit when the supervisor is gone."""
         size = int.from_bytes(self._take(_HEADER_BYTES), "big")
         return self._decoder.decode(self._take(size))
 
@@ -208,7 +208,7 @@ class Child:
 
 
 class _Voice:
-    """How a function's context speaks to the guard."""
+    """Context backend of a function call."""
 
     def __init__(self, child: Child, serial: int, directory: Path, attempt: str) -> None:
         self._child = child
@@ -216,10 +216,10 @@ class _Voice:
         self._directory = directory
         self._attempt = attempt
         self.has_left = False
-        """Whether it may have left files."""
+        """Whether the artifact folder was requested."""
 
     def move(self, percent: float | None, note: str) -> None:
-        """Say how far the function is."""
+        """Send progress."""
         self._child.progress(self._serial, percent, note)
 
     def save(self, document: str) -> None:
@@ -227,27 +227,27 @@ class _Voice:
         self._child.checkpoint(self._serial, document)
 
     def extend(self, seconds: float) -> None:
-        """Ask for more time."""
+        """Request more time."""
         self._child.request(self._serial, seconds)
 
     def deadline(self) -> datetime | None:
-        """When the function will be ended, if it has been given more time."""
+        """Return the extended deadline, if there is one."""
         return self._child.deadline(self._serial)
 
     def artifacts(self) -> Path:
-        """A folder for what the function leaves: one that nobody asks for is not made."""
+        """Return the artifact folder, created on first use."""
         self.has_left = True
         folder = self._directory / self._attempt / ARTIFACTS
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
     def inputs(self) -> Path:
-        """The folder with what the guard fetched."""
+        """Return the folder with the fetched artifacts."""
         return self._directory / self._attempt / INPUTS
 
 
 def _end_descendants() -> None:
-    """Kill what a function has started and not waited for. Costs a microsecond if there is nothing."""
+    """Kill processes that a function started and did not wait for. Costs a microsecond if there are none."""
     while True:
         try:
             os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -262,7 +262,7 @@ def _end_descendants() -> None:
 
 
 def main() -> None:
-    """Be a child. Standard output and error are the pipe that the guard reads."""
+    """Run a child. Standard output and error are the pipe that the supervisor reads."""
     link = socket.socket(fileno=int(sys.argv[1]))
     link.set_inheritable(False)
     page = int(sys.argv[2])

@@ -1,6 +1,6 @@
-"""A guard's side of one Python child: it is started, given slices of jobs, read from, stopped and buried here.
+"""The supervisor's side of one Python child: start, send slices of calls, read messages, stop, clean up.
 
-What the two say to each other, and how what is printed finds its attempt, stands in `child_wire.py`.
+The protocol, and how output is attributed to attempts, are described in `child_wire.py`.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ _LARGEST_SLICE_BYTES = 8 * 1024 * 1024
 _START_SECONDS = 60.0
 _LOOK_SECONDS = 0.001
 _REST_SECONDS = 0.001
-"""While a child has calls for about this long, what it says is read so often. A call that does nothing costs the worker
-81 us with it, and 90 if the guard wakes up for every answer; twice as long a rest brings no more."""
+"""While a child has calls for about this long, its messages are read at this interval. A no-op call costs the worker 81
+us with it, and 90 if the supervisor wakes up for every answer; a longer interval gains nothing."""
 _END_SECONDS = 2.0
-"""So long a child that has hung up may take to be gone by itself, with an end of its own."""
+"""Time for a child that disconnected to exit by itself, with its own exit code."""
 
 
 class ChildLink:
@@ -139,12 +139,12 @@ class ChildLink:
         except (TimeoutError, ConnectionError):
             heard = []
         if not heard or not isinstance(heard[0], Ready):
-            raise Unavailable("a process for Python functions did not get ready")
+            raise Unavailable("the Python child process did not become ready")
         if heard[0].has_printed:
             self._drain()
 
     def fits(self, memory_bytes: int) -> bool:
-        """Let it use so much memory for what comes next; False if it has more already, from what it did before."""
+        """Set the memory limit for the next slice; False if earlier calls already use more."""
         try:
             if self._cell is not None and self._cell.cgroup is not None:
                 self._cell.cgroup.limit_memory(memory_bytes or self._settings.memory_bytes)
@@ -153,7 +153,7 @@ class ChildLink:
         return True
 
     async def run(self, jobs: Sequence[Job], secrets: Mapping[str, Mapping[str, str]]) -> None:
-        """Have these called, one after another. What is not over afterwards has not begun."""
+        """Call these one after another. Those that have not ended afterwards have not started."""
         if not jobs:
             return
         self._output.secrets = secrets
@@ -176,7 +176,7 @@ class ChildLink:
         self._keeping.clear()
 
     async def fetch(self, job: Job) -> None:
-        """Put what a job is to find where its function will look for it. If that can't be done, the job is over."""
+        """Fetch the attempt's inputs. If that fails, the attempt ends."""
         folder = self._directory / job.attempt
         error = await self._artifacts.fetch(job, folder / INPUTS)
         if error is not None:
@@ -186,7 +186,7 @@ class ChildLink:
             give(folder, self._cells.user)
 
     async def close(self) -> None:
-        """End the process, whatever it does."""
+        """Kill the process."""
         if self._pid and self.is_alive:
             self._processes.kill(self._pid)
             await self._bury()
@@ -208,10 +208,10 @@ class ChildLink:
             prolong=lambda until: self._prolong(serial, until),
         )
 
-    # what the child says
+    # messages of the child
 
     async def _hear_all(self) -> None:
-        """Take what the child says, until it has no call any more or is gone."""
+        """Process messages until the child has no calls left or has exited."""
         heard_at, pace = self._clock.monotonic(), 0.0
         while self._jobs and self.is_alive:
             if len(self._jobs) * pace > _REST_SECONDS / 2:
@@ -229,7 +229,7 @@ class ChildLink:
             pace, heard_at = (now - heard_at) / max(1, before - len(self._jobs)), now
 
     async def _rest(self) -> None:
-        """Let the child say a few things that are then read together. Whoever prints waits for us: that ends it."""
+        """Let messages accumulate, to read them together. Output ends the wait, as the printing call waits for us."""
         transport = cast("asyncio.Transport", self._writer.transport)
         transport.pause_reading()
         self._output.printed.clear()
@@ -237,7 +237,7 @@ class ChildLink:
             async with asyncio.timeout(_REST_SECONDS):
                 await self._output.printed.wait()
         except TimeoutError:
-            pass  # nothing was printed, as in most cases
+            pass  # nothing was printed, the usual case
         if not transport.is_closing():
             transport.resume_reading()
 
@@ -245,7 +245,7 @@ class ChildLink:
         self._looking = asyncio.get_running_loop().call_later(_LOOK_SECONDS, self._look, first)
 
     def _look(self, first: int) -> None:
-        """See for ourselves whether the first call of a slice runs: the child says so only when it says more."""
+        """Check in the page whether the first call of a slice runs: the child reports it only with its next message."""
         serial = self._page[CURRENT]
         if serial < first:
             self._look_later(first)
@@ -257,7 +257,7 @@ class ChildLink:
             case Called():
                 job = self._jobs[word.serial]
                 if job.is_over:
-                    log.error("attempt.began_after_recall", attempt=job.attempt)
+                    log.error("attempt.started_after_recall", attempt=job.attempt)
                     self._processes.kill(self._pid)
                 else:
                     job.begin(self._pid)
@@ -275,7 +275,7 @@ class ChildLink:
                 if word.serial in self._jobs:
                     self._jobs[word.serial].ask(word.seconds)
             case Ready():
-                raise Broken("a child got ready twice")
+                raise Broken("a child reported ready twice")
 
     def _answer(self, word: Answered) -> None:
         log_bytes = 0
@@ -290,10 +290,10 @@ class ChildLink:
             job.end(left.outcome, output=left.output, error=left.error, log_bytes=log_bytes)
 
     async def _keep(self, job: Job, left: Remains, log_bytes: int) -> None:
-        """Store the files of a call that is over, away from where the next one can reach them."""
+        """Store the artifacts of an ended call, moved to where the next call can't reach them."""
         folder = self._state_dir / "attempts" / job.attempt
         folder.parent.mkdir(exist_ok=True, mode=0o700)
-        with suppress(OSError):  # What is not there was not left.
+        with suppress(OSError):  # The folder does not exist.
             (self._directory / job.attempt).rename(folder)
         if not folder.is_symlink():
             left = await self._artifacts.keep(job, folder / ARTIFACTS, left)
@@ -302,13 +302,13 @@ class ChildLink:
         job.end(left.outcome, output=left.output, error=left.error, log_bytes=log_bytes, artifacts=left.artifacts)
 
     def _drain(self, serial: int = 0) -> int:
-        """Take all that a call has printed, and let the child go on. The size of the call's log."""
+        """Read the rest of a call's output, and let the child continue. Return the size of the call's log."""
         self._output.read_all()
         self._writer.write(encode_frame([Drained()]))
         return self._output.close_log(serial)
 
     async def _bury(self) -> None:
-        """The child is gone, or has hung up: the call that it was making has failed with it."""
+        """The child exited or disconnected: fail the call that it was running."""
         self.is_alive = False
         code = await self._exit_code()
         await self._processes.clear(self._pid, f"MAINSPRING_CHILD={self._number}\0".encode())
@@ -322,7 +322,7 @@ class ChildLink:
         self._jobs.clear()
 
     async def _exit_code(self) -> int | None:
-        """How the child ended; None if it had to be killed, and so has no end of its own."""
+        """Return the exit code; None if it had to be killed."""
         try:
             async with asyncio.timeout(_END_SECONDS):
                 return await self._processes.exit_of(self._pid)
@@ -342,20 +342,23 @@ class ChildLink:
         if serial == self._killed_serial:
             job.end(Outcome.STOPPED, log_bytes=log_bytes)
         elif code is None:
-            job.end(Outcome.FAILED, error=failure("Child", "its process hung up"), log_bytes=log_bytes)
+            job.end(
+                Outcome.FAILED, error=failure("Child", "the child process closed its connection"), log_bytes=log_bytes
+            )
         else:
             assert self._cell is not None
             job.end(Outcome.FAILED, error=self._cell.error_of(code, last_lines), log_bytes=log_bytes)
 
-    # what is asked of the child
+    # requests to the child
 
     def _recall(self, serial: int) -> bool:
-        """Whether a call that was sent will never be made."""
+        """Prevent a call from starting; whether that succeeded."""
         self._page[LIMIT] = min(self._page[LIMIT], self._page[CURRENT])
         return bool(self._page[CURRENT] < serial)
 
     def _stop(self, serial: int, grace_seconds: float) -> None:
-        """Raise SystemExit in a function, and kill the child when the grace is over. What has not begun never does."""
+        """Raise SystemExit in the function, and kill the child after the grace period. A call that has not started is
+        skipped."""
         if self._recall(serial):
             self._jobs[serial].end(Outcome.STOPPED)
             return
@@ -382,7 +385,7 @@ class ChildLink:
 
 
 def _size_bytes(job: Job) -> int:
-    """About how much a call takes in a frame."""
+    """Return the approximate size of a call in a frame."""
     one = job.assignment
     return (
         len(one.work)

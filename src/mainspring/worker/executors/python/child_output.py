@@ -1,4 +1,4 @@
-"""What one Python child prints, given to the attempts that printed it. Invariant 1 of `child_wire.py` is kept here."""
+"""Output of one Python child, attributed to attempts. Maintains invariant 1 of `child_wire.py`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _READ_BYTES = 1024 * 1024
 
 
 class ChildOutput:
-    """The guard's end of the pipe that a child prints into."""
+    """The supervisor's end of a child's output pipe."""
 
     def __init__(self, state_dir: Path, cap_bytes: int, page: memoryview, pipe: int, jobs: Mapping[int, Job]) -> None:
-        """`jobs` are the calls that the child has, by their serials, as they are at any time."""
+        """`jobs` are the child's current calls by serial; the mapping is live."""
         self._state_dir = state_dir
         self._cap_bytes = cap_bytes
         self._page = page
@@ -28,14 +28,14 @@ class ChildOutput:
         self._log: Capture | None = None
         self._log_serial = 0
         self.secrets: Mapping[str, Mapping[str, str]] = {}
-        """Of each attempt that has some."""
+        """Secret values by attempt."""
         self.printed = asyncio.Event()
-        """Set when something comes out of the pipe."""
+        """Set when output arrives."""
         os.set_blocking(pipe, False)
         asyncio.get_running_loop().add_reader(pipe, self.read)
 
     def read(self) -> bool:
-        """Take what was printed, and give it to the call that printed it; False if there was nothing."""
+        """Read available output into the log of the current call; False if there was none."""
         self._page[READING] = 1
         try:
             data = os.read(self._pipe, _READ_BYTES)
@@ -53,22 +53,22 @@ class ChildOutput:
         return bool(data)
 
     def read_all(self) -> None:
-        """Take all that was printed so far."""
+        """Read all available output."""
         while self.read():
             pass
 
     def close(self) -> None:
-        """Take what is left: nobody prints any more."""
+        """Read the rest and close the pipe."""
         self.read_all()
         asyncio.get_running_loop().remove_reader(self._pipe)
         os.close(self._pipe)
 
     def last_lines(self, serial: int) -> str:
-        """The end of what a call printed."""
+        """Return the end of a call's output."""
         return self._log.last_lines() if self._log is not None and self._log_serial == serial else ""
 
     def close_log(self, serial: int) -> int:
-        """A call is over: the size of its log."""
+        """Close the log of a call; return its size."""
         if self._log is None or self._log_serial != serial:
             return 0
         log_bytes = self._log.close()

@@ -1,7 +1,7 @@
-"""Warm children for Python functions that run equally far apart. They are started when they are needed; when all are
-busy for a while another one is started, and the surplus is ended when it has nothing to do.
+"""Warm children for Python functions with the same confinement. They are started on demand; when all are busy for a
+while another one is started, and surplus ones are ended when idle.
 
-In a sandbox nobody works after somebody else: its children are ended after the slice that they were started for.
+Sandboxed children are never shared: they end after the slice that they were started for.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from collections.abc import Callable
 from mainspring.worker.executors.python.child_link import ChildLink
 
 _PATIENCE_SECONDS = 0.1
-"""So long a slice waits for a child before another one is started."""
+"""Time that a slice waits for a child before another one is started."""
 
 
 class ChildPool:
-    """The children of one kind."""
+    """Children with one confinement."""
 
-    def __init__(self, make: Callable[[], ChildLink], *, warm: int, max_children: int, is_kept: bool) -> None:
-        """`warm` of them are there without waiting, and stay if they are `kept`; `max_children` may be there at once."""
+    def __init__(self, make: Callable[[], ChildLink], *, warm: int, limit: int, is_kept: bool) -> None:
+        """Up to `warm` children start without waiting, and stay alive if `is_kept`; at most `limit` run at once."""
         self._make = make
         self._warm = warm
-        self._max_children = max_children
+        self._limit = limit
         self._kept = warm if is_kept else 0
         self._children: set[ChildLink] = set()
         self._free: asyncio.LifoQueue[ChildLink] = asyncio.LifoQueue()
@@ -30,7 +30,7 @@ class ChildPool:
         self._returned = 0
 
     async def take(self, memory_bytes: int) -> ChildLink:
-        """A child that has nothing to do, and may use so much. Raises Unavailable, Refused or OSError."""
+        """Return an idle child with this memory limit. Raises Unavailable, Refused or OSError."""
         while True:
             child = await self._take_any()
             if child.fits(memory_bytes):
@@ -38,7 +38,7 @@ class ChildPool:
             await self._end(child)
 
     async def give_back(self, child: ChildLink) -> None:
-        """It has nothing to do any more."""
+        """Return a child to the pool."""
         surplus = self._free.qsize() >= self._kept
         if child.is_alive and not surplus:
             self._free.put_nowait(child)
@@ -49,7 +49,7 @@ class ChildPool:
             self._came_back.notify()
 
     async def close(self) -> None:
-        """End them all."""
+        """End all children."""
         for child in list(self._children):
             await self._end(child)
 
@@ -60,7 +60,7 @@ class ChildPool:
         return self._free.get_nowait()
 
     async def _all_are_long(self) -> bool:
-        """Wait for a child. True if none came back for a while, and one more may be started: by one at a time."""
+        """Wait for a child. True if none returned for a while and one more may be started, one at a time."""
         before = self._returned
         try:
             async with asyncio.timeout(_PATIENCE_SECONDS):
@@ -68,7 +68,7 @@ class ChildPool:
                     await self._came_back.wait()
                 return False
         except TimeoutError:
-            is_stuck = before == self._returned and len(self._children) < self._max_children
+            is_stuck = before == self._returned and len(self._children) < self._limit
             self._returned += is_stuck
             return is_stuck
 

@@ -1,30 +1,30 @@
-"""What a guard and one of its Python children say to each other, over a socket pair in frames, and by a shared page.
+"""Protocol between the supervisor and a Python child: frames over a socket pair, and a shared page.
 
-    guard                                      child
+    supervisor                                 child
               ◄──────────────────────────────── Ready()                 the handlers are imported
       [Call(1, ..), Call(2, ..)] ─────────────►
               ◄──────────────────────────────── Called(1), Progressed, Checkpointed, Requested
-              ◄──────────────────────────────── Answered(1, ..), Called(2)     in one frame: one write for a call
+              ◄──────────────────────────────── CallEnded(1, ..), Called(2)    in one frame: one write per call
       Drained() ──────────────────────────────►                         only if something was printed
-              ◄──────────────────────────────── Left(2)                 beyond the limit: not called
+              ◄──────────────────────────────── Skipped(2)              beyond the limit: not called
 
-The page holds seven numbers, so that each side can look without asking:
+The page has seven numbers, so that each side can read the other's state without a message:
 
-    CURRENT  the child: the call that is running or was the last one to run
-    LIMIT    the guard: no call beyond this one may begin
-    STOP     the guard, before a SIGTERM: the call that is meant
-    READING  the guard: 1 while it takes bytes out of the pipe that the child prints into
-    TAKEN    the guard: how many bytes it has taken so far
-    UNTIL    the guard: when a call that has been given more time will be ended, in milliseconds since 1970
-    GIVEN    the guard, after that: the call that is meant
+    CURRENT         child: the running call, or the last one
+    LIMIT           supervisor: no call beyond this one may start
+    STOP            supervisor, before a SIGTERM: the call to stop
+    READING         supervisor: 1 while it reads from the child's output pipe
+    BYTES_READ      supervisor: bytes read so far
+    EXTENDED_UNTIL  supervisor: new deadline of an extended call, in milliseconds since 1970
+    EXTENDED        supervisor, written after that: the extended call
 
-1. All that a call prints is in the guard's hands before the next call begins: a child that finds something in the
-   pipe after a call, or TAKEN changed, waits for `Drained`. So what comes out of the pipe belongs to CURRENT, as it
-   stands after the read; the child does not go on while READING is 1. A call that prints nothing waits for nobody.
-2. `Called` of the first call that was given goes out with the next word: a short call costs one write, and wakes the
-   guard once. Until then CURRENT tells the guard that it began, if LIMIT is not below it.
-3. The guard lowers LIMIT and then reads CURRENT; the child writes CURRENT and then reads LIMIT. What was recalled is
-   either known to have begun, or never begins.
+1. All output of a call is read before the next call starts: a child that finds the pipe not empty after a call, or
+   BYTES_READ changed, waits for `Drained`. So bytes from the pipe belong to CURRENT as it is after the read; the child
+   does not continue while READING is 1. A call without output waits for nothing.
+2. `Called` of the first call of a slice is sent with the next message: a short call costs one write, and wakes the
+   supervisor once. Until then CURRENT tells the supervisor that it started, if LIMIT is not below it.
+3. The supervisor lowers LIMIT and then reads CURRENT; the child writes CURRENT and then reads LIMIT. A recalled call
+   is either known to have started, or never starts.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ class Call(_Word, frozen=True, tag="Call"):
 
 
 class Drained(_Word, frozen=True, tag="Drained"):
-    """What the last call printed is in its log."""
+    """All output of the last call is in its log."""
 
 
 class Ready(_Word, frozen=True, tag="Ready"):
-    """The child can be given calls. `handlers` are the names that it serves, `fault` why some can't be imported."""
+    """The child accepts calls. `handlers` are the names it serves, `fault` why some can't be imported."""
 
     handlers: tuple[str, ...]
     fault: str | None
@@ -65,13 +65,13 @@ class Ready(_Word, frozen=True, tag="Ready"):
 
 
 class Called(_Word, frozen=True, tag="Called"):
-    """The function is called now."""
+    """The function is being called."""
 
     serial: int
 
 
 class Progressed(_Word, frozen=True, tag="Progressed"):
-    """The function says how far it is."""
+    """Progress of the function."""
 
     serial: int
     percent: float | None
@@ -86,14 +86,14 @@ class Checkpointed(_Word, frozen=True, tag="Checkpointed"):
 
 
 class Requested(_Word, frozen=True, tag="Requested"):
-    """The function needs so much time from now on."""
+    """The function requests this many seconds from now on."""
 
     serial: int
     seconds: float
 
 
-class Answered(_Word, frozen=True, tag="Answered"):
-    """The function is done, and nothing that it started runs any more."""
+class Answered(_Word, frozen=True, tag="CallEnded"):
+    """The call ended, and no process that it started runs."""
 
     serial: int
     outcome: Outcome
@@ -101,11 +101,11 @@ class Answered(_Word, frozen=True, tag="Answered"):
     error: str | None
     has_printed: bool
     has_left: bool = False
-    """It asked for its folder for artifacts."""
+    """The artifact folder was requested."""
 
 
-class Left(_Word, frozen=True, tag="Left"):
-    """This call lay beyond the limit, and was not made."""
+class Left(_Word, frozen=True, tag="Skipped"):
+    """This call was beyond the limit, and was skipped."""
 
     serial: int
 
@@ -115,5 +115,5 @@ FromChild = Ready | Called | Progressed | Checkpointed | Requested | Answered | 
 
 
 def open_page(file: int) -> memoryview:
-    """The shared page as a list of numbers."""
+    """Map the shared page as a list of numbers."""
     return memoryview(mmap.mmap(file, PAGE_BYTES)).cast("Q")

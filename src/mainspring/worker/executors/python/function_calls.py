@@ -1,9 +1,9 @@
-"""From an attempt to the call of a function, in a child: find it, put its arguments together, make JSON of the result.
+"""Call a function for an attempt, in a child: find it, bind its arguments, encode its result as JSON.
 
-A parameter of the function gets, in this order: what `args` or `values` says for it; the attempt's context, if it is
-called `context` or is annotated as `Context`; in a fan-out, what is called `item`, `partition` or `total`; the output
-of the upstream task of that name (`-` and `.` are written `_`); the run's parameter of that name; its own default.
-Where there are `values`, nothing is filled in by its name, and what they say becomes what the function declares.
+Each parameter is bound to the first of these: its entry in `args` or `values`; the context, if the parameter is called
+`context` or annotated as `Context`; in a fan-out, `item`, `partition` and `total`; the output of the upstream task of
+that name (`-` and `.` become `_`); the run parameter of that name; its default. With `values`, nothing is bound by
+name, and the values are converted to the declared types.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from mainspring.worker.executors.executor import failure, template_values
 
 LONGEST_TRACEBACK = 8 * 1024
 WORKER_MODULE = "__mainspring_worker__"
-"""The name of a served file while it is imported: `if __name__ == "__main__"` does not fire."""
+"""Module name of a served file while it is imported: `if __name__ == "__main__"` does not fire."""
 _MOST_REMEMBERED = 1_000
 _LONGEST_MESSAGE = 1_000
 
@@ -43,7 +43,7 @@ Function: TypeAlias = Callable[..., object]
 
 
 class _Prepared(msgspec.Struct, frozen=True, kw_only=True):
-    """What is the same for every attempt of one task: it is worked out once."""
+    """Data shared by all attempts of one task, computed once."""
 
     function: Function
     signature: inspect.Signature
@@ -51,18 +51,18 @@ class _Prepared(msgspec.Struct, frozen=True, kw_only=True):
     has_templates: bool
     values: dict[str, msgspec.Raw]
     types: dict[str, Any]
-    """What the function declares of the parameters that `values` are for, as far as that can be known."""
+    """Declared types of the parameters in `values`, as far as known."""
     context_names: tuple[str, ...]
     open_names: tuple[str, ...]
-    """Parameters that an upstream's output or a run's parameter may fill."""
+    """Parameters that an upstream output or a run parameter may bind."""
     directory: str | None
     env: dict[str, str]
     fitting: set[tuple[str, ...]]
-    """Names of arguments that the function has been seen to take together."""
+    """Argument names that the function is known to accept together."""
 
 
 class Arranged(msgspec.Struct, frozen=True, kw_only=True):
-    """A call that is ready to be made."""
+    """A prepared call."""
 
     function: Function
     arguments: dict[str, object]
@@ -72,35 +72,35 @@ class Arranged(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Functions:
-    """The functions that this process can call."""
+    """Functions that this process can call."""
 
     def __init__(self, handlers: list[str], given: Mapping[str, Function] | None = None) -> None:
-        """`handlers` are modules and files to import, `given` functions that are here already."""
+        """`handlers` are modules and files to import, `given` functions that are loaded already."""
         self._sources = handlers
         self._handlers: dict[str, Function] = dict(given or {})
         self._prepared: dict[str, _Prepared] = {}
         self.fault: str | None = None
 
     def load(self) -> None:
-        """Import the modules and files with handlers. What can't be imported is told by `fault`."""
+        """Import the modules and files with handlers. `fault` has the last import error."""
         for number, source in enumerate(self._sources):
             try:
                 with contexts.loading():
                     module = _import_file(source, number) if source.endswith(".py") else importlib.import_module(source)
-            except (Exception, SystemExit) as error:  # noqa: BLE001 - users' code may raise anything
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - users' code can raise anything
                 self.fault = f"{source} can't be imported: {type(error).__name__}: {_say(error)}"
                 traceback.print_exc()
             else:
                 self._handlers.update(_tasks_of(module))
 
     def names(self) -> list[str]:
-        """The handlers that are served."""
+        """Return the served handlers."""
         return sorted(self._handlers)
 
     def call(
         self, assignment: Assignment, secrets: dict[str, str], voice: contexts.Voice
     ) -> tuple[str | None, str | None]:
-        """Call the attempt's function; its result as JSON, or why it could not be called. Raises what it raises."""
+        """Call the attempt's function; return its result as JSON, or why it can't be called. Raises what it raises."""
         try:
             call = self.arrange(assignment, voice)
         except (Refused, ExpressionFailed) as error:
@@ -117,7 +117,7 @@ class Functions:
         return give(result)
 
     def arrange(self, assignment: Assignment, voice: contexts.Voice) -> Arranged:
-        """The call that an attempt asks for. Raises Refused if it can't be made, ExpressionFailed if a value fails."""
+        """Prepare the call of an attempt. Raises Refused if it is impossible, ExpressionFailed if a value fails."""
         context = _make_context(assignment, voice)
         prepared = self._prepare(assignment.work)
         return Arranged(
@@ -160,7 +160,7 @@ class Functions:
 
     def _served(self, name: str) -> Function:
         if name not in self._handlers:
-            raise Refused(self.fault or f"this worker serves no handler {name}")
+            raise Refused(self.fault or f"this worker does not serve handler {name}")
         return self._handlers[name]
 
     def _imported(self, path: str) -> Function:
@@ -169,16 +169,16 @@ class Functions:
             found: object = importlib.import_module(module_name)
             for name in names.split("."):
                 found = getattr(found, name)
-        except Exception as error:  # noqa: BLE001 - so may an import of it
+        except Exception as error:  # noqa: BLE001 - importing users' code can raise anything
             traceback.print_exc()
             raise Refused(f"{path} can't be imported: {type(error).__name__}: {_say(error)}") from None
         if not callable(found):
-            raise Refused(f"{path} is no function")
+            raise Refused(f"{path} is not a function")
         return _plain(found)
 
 
 def call_failure(error: BaseException) -> str:
-    """What a function raised, as an error."""
+    """Format an exception of a function as an error."""
     if isinstance(error, SystemExit):
         code = error.code if isinstance(error.code, int) else 1
         return failure("Exit", f"exited with {error.code}", exit_code=code)
@@ -192,14 +192,14 @@ def call_failure(error: BaseException) -> str:
 
 
 def _type_of(error: BaseException) -> str:
-    """The name of an exception's class, with its module unless that says nothing."""
+    """Return the name of an exception's class, with its module unless that is redundant."""
     kind = type(error)
     is_plain = kind.__module__ in {"builtins", TaskError.__module__} or kind.__module__.startswith(WORKER_MODULE)
     return kind.__qualname__ if is_plain else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _users_part(trace: TracebackType | None) -> TracebackType | None:
-    """A traceback from the user's function on; the whole if it has none."""
+    """Return a traceback starting at the user's function; all of it if there is none."""
     part = trace
     while part is not None and part.tb_frame.f_globals.get("__package__") == __package__:
         part = part.tb_next
@@ -211,13 +211,13 @@ _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_O
 
 
 def _import_file(source: str, number: int) -> ModuleType:
-    """Import a file by its path. Modules beside it can be imported, as if it had been started."""
+    """Import a file by its path. Its siblings can be imported, as if it were run as a script."""
     path = Path(source).resolve()
     sys.path.insert(0, str(path.parent))
     name = WORKER_MODULE if number == 0 else f"{WORKER_MODULE}{number}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise Refused("it is no Python file")
+        raise Refused("not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
@@ -225,7 +225,7 @@ def _import_file(source: str, number: int) -> ModuleType:
 
 
 def _tasks_of(module: ModuleType) -> Iterator[tuple[str, Function]]:
-    """The functions of a module that are tasks, by the name that they are served under."""
+    """Yield the tasks of a module with their handler names."""
     for value in vars(module).values():
         name = getattr(value, contexts.TASK_ATTRIBUTE, None)
         if isinstance(name, str) and callable(value):
@@ -233,7 +233,7 @@ def _tasks_of(module: ModuleType) -> Iterator[tuple[str, Function]]:
 
 
 def _plain(found: Function) -> Function:
-    """The function itself, if `@task` is around it."""
+    """Return the function inside `@task`."""
     return getattr(found, "fn", found) if hasattr(found, contexts.TASK_ATTRIBUTE) else found
 
 
@@ -263,7 +263,8 @@ def _make_context(assignment: Assignment, voice: contexts.Voice) -> contexts.Con
 
 
 def _arguments(prepared: _Prepared, assignment: Assignment, context: contexts.Context) -> dict[str, object]:
-    """The keyword arguments of a call. Raises Refused if they do not fit, ExpressionFailed if a template does not."""
+    """Return the keyword arguments of a call. Raises Refused if they do not fit, ExpressionFailed if a template
+    fails."""
     arguments: dict[str, object] = {name: msgspec.json.decode(raw) for name, raw in prepared.given.items()}
     if prepared.has_templates:
         values = template_values(assignment)
@@ -288,7 +289,7 @@ def _arguments(prepared: _Prepared, assignment: Assignment, context: contexts.Co
 
 
 def _check_fit(prepared: _Prepared, arguments: Mapping[str, object]) -> None:
-    """Raises Refused unless the function takes arguments of these names: it is asked once for the same ones."""
+    """Raises Refused unless the function accepts these argument names; cached per set of names."""
     names = tuple(arguments)
     if names in prepared.fitting:
         return
@@ -300,7 +301,7 @@ def _check_fit(prepared: _Prepared, arguments: Mapping[str, object]) -> None:
 
 
 def _value(name: str, raw: msgspec.Raw, given: references.Given, types: Mapping[str, Any]) -> object:
-    """What an argument of `values` stands for, as the function wants it."""
+    """Resolve an argument of `values`, converted to the declared type."""
     try:
         value = references.resolve(raw, given)
     except ExpressionFailed as error:
@@ -310,9 +311,9 @@ def _value(name: str, raw: msgspec.Raw, given: references.Given, types: Mapping[
     try:
         return msgspec.convert(value, types[name])
     except msgspec.ValidationError as error:
-        raise Refused(f"the argument {name} is not what the function declares: {error}") from None
+        raise Refused(f"argument {name} does not match the declared type: {error}") from None
     except TypeError:
-        return value  # A type that JSON says nothing about: the function knows what to make of it.
+        return value  # Not a JSON type: pass the value unchanged.
 
 
 def _render(where: str, value: object, values: expressions.Values) -> object:
@@ -343,7 +344,7 @@ def _as_name(task: str) -> str:
 
 @contextmanager
 def _surroundings(directory: str | None, variables: Mapping[str, str]) -> Iterator[None]:
-    """The directory and the variables of one call, and afterwards those from before."""
+    """Set the working directory and variables for one call, and restore them."""
     before = os.environ.copy()
     here = Path.cwd()
     try:
@@ -360,19 +361,19 @@ def _surroundings(directory: str | None, variables: Mapping[str, str]) -> Iterat
 
 
 def _made(call: Arranged) -> object:
-    """What the function returns, or what it leads to if it is a coroutine."""
+    """Call the function; run the coroutine if it returns one."""
     result = call.function(**call.arguments)
     return asyncio.run(result) if inspect.iscoroutine(result) else result
 
 
 def give(result: object) -> tuple[str | None, str | None]:
-    """A result as JSON, or why it is none."""
+    """Encode a result as JSON, or return why that fails."""
     try:
         output = msgspec.json.encode(result)
     except (TypeError, ValueError, RecursionError, OverflowError) as error:
-        return None, failure("Output", f"the result can't be written as JSON: {error}", klass="permanent")
+        return None, failure("Output", f"the result can't be encoded as JSON: {error}", klass="permanent")
     if len(output) > LARGEST_OUTPUT_BYTES:
-        message = f"the result has {len(output)} bytes: {LARGEST_OUTPUT_BYTES} are allowed"
+        message = f"the result has {len(output)} bytes; the limit is {LARGEST_OUTPUT_BYTES}"
         return None, failure("Output", message, klass="permanent")
     return output.decode(), None
 
@@ -380,6 +381,6 @@ def give(result: object) -> tuple[str | None, str | None]:
 def _say(error: BaseException) -> str:
     try:
         said = str(error)
-    except Exception:  # noqa: BLE001 - it is the user's class, and its name says enough
+    except Exception:  # noqa: BLE001 - str() of a user's exception class
         said = ""
     return said[:_LONGEST_MESSAGE]

@@ -1,7 +1,6 @@
-"""Python functions, in warm children (WRK-3): a process per call would cost 100 times as much.
+"""Python executor: calls functions in warm children (WRK-3); a process per call would cost 100 times as much.
 
-The jobs of a lease go to one child, a slice at a time. What runs further apart than other things has children of its
-own.
+The attempts of a lease go to one child, a slice at a time. Each confinement has its own children.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ from mainspring.worker.supervisor.supervisor_settings import GuardSettings
 
 
 class FunctionExecutor:
-    """Calls the functions of jobs in children."""
+    """Calls functions in children."""
 
     most = 64
-    """About 60 ms of short ones: others wait 100 ms for a child before one more is started."""
+    """About 60 ms of short calls: others wait 100 ms for a child before one more is started."""
 
     def __init__(
         self,
@@ -52,7 +51,7 @@ class FunctionExecutor:
         self._pools: dict[Confinement, ChildPool] = {}
 
     async def run(self, jobs: Sequence[Job]) -> None:
-        """Call the functions of these, one after another, in one child. Those that run equally far apart, at first."""
+        """Call these one after another in one child, up to the first with another confinement."""
         secrets = await self._resolve(jobs)
         jobs = [job for job in jobs if not job.is_over]
         if not jobs:
@@ -90,7 +89,7 @@ class FunctionExecutor:
             self._pools[confinement] = ChildPool(
                 lambda: self._child(confinement),
                 warm=self._settings.warm_children(),
-                max_children=self._settings.most_children,
+                limit=self._settings.most_children,
                 is_kept=not confinement.is_sandbox(),
             )
         return self._pools[confinement]
@@ -109,7 +108,7 @@ class FunctionExecutor:
         )
 
     async def _resolve(self, jobs: Sequence[Job]) -> dict[str, dict[str, str]]:
-        """The secrets of each attempt that has some. A job whose secrets can't be resolved is over."""
+        """Resolve secrets by attempt. An attempt whose secrets can't be resolved ends."""
         secrets: dict[str, dict[str, str]] = {}
         for job in jobs:
             assert isinstance(job.work, ImportedFunction | ServedFunction)

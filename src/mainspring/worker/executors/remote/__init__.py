@@ -1,1 +1,1 @@
-"""Work beyond this machine: Kubernetes and Ray."""
+"""Remote executors: Kubernetes and Ray."""

@@ -1,10 +1,10 @@
-"""Clusters, where attempts run as jobs beyond this machine: what a worker asks of one (WRK-3).
+"""Interface to clusters that run attempts as remote jobs (WRK-3).
 
-1. A job of a cluster is named by its attempt: submitting it twice finds the first.
-2. An adapter raises Refused for what stays wrong, and Unavailable for what is worth another try. A cluster that does
-   not answer is no failure of a task.
+1. A remote job is named after its attempt: submitting it twice finds the first.
+2. An adapter raises Refused for permanent errors, and Unavailable for temporary ones. A cluster that does not answer
+   fails no task.
 
-`remote_executor.py` runs attempts by this; the adapters are `kubernetes.py` and `ray.py`.
+`remote_executor.py` runs attempts through it; the adapters are `kubernetes.py` and `ray.py`.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from mainspring.protocol.wire import Offer
 log = structlog.get_logger(__name__)
 
 FIRST_RETRY_SECONDS, SELDOM_RETRY_SECONDS = 0.5, 30.0
-"""A cluster that does not answer is asked again after the one, later after the other."""
+"""First and longest delay between requests to a cluster that does not answer."""
 _LONGER = 1.5
 
 T = TypeVar("T")
 
 
 def guard_id(state_dir: Path) -> str:
-    """What the jobs of this directory's guard have in common, also when it is another process."""
+    """Return the id that marks this directory's remote jobs, across restarts of the supervisor."""
     path = state_dir / "guard.id"
     if not path.exists():
         path.write_text(f"{entropy():016x}")
@@ -41,7 +41,7 @@ def guard_id(state_dir: Path) -> str:
 
 
 class Stage(Enum):
-    """Where a job of a cluster is."""
+    """Stage of a remote job."""
 
     WAITING = 1
     RUNNING = 2
@@ -50,24 +50,24 @@ class Stage(Enum):
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """How a job of a cluster stands."""
+    """Status of a remote job."""
 
     stage: Stage
     note: str = ""
-    """What it waits for, in the cluster's words."""
+    """What it waits for, as the cluster says it."""
     exit_code: int | None = None
-    """For one that failed and whose process says nothing else."""
+    """Set for a failure with nothing but an exit code."""
     error: str | None = None
-    """For one that failed otherwise: an error as `executors.failure` makes it."""
+    """Set for other failures: an error in the format of `executors.failure`."""
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing of it runs any more."""
+        """Whether the job has ended."""
         return self.stage in {Stage.SUCCEEDED, Stage.FAILED}
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True):
-    """An attempt as it is given to a cluster."""
+    """An attempt as it is submitted to a cluster."""
 
     attempt: str
     work: OnKubernetes | OnRay
@@ -75,71 +75,71 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     env: dict[str, str]
     secrets: dict[str, str]
     context: bytes
-    """What a command finds in its context file."""
+    """Content of the context file."""
     token: str
     needs: Offer
     timeout_seconds: float
 
 
 class RemoteJob(Protocol):
-    """One attempt, as a job of a cluster. Every call raises Unavailable if the cluster does not answer."""
+    """One attempt as a remote job. Every call raises Unavailable if the cluster does not answer."""
 
     async def submit(self) -> None:
-        """Have it run; nothing new if it was submitted before. Raises Refused if the cluster will not have it."""
+        """Submit it, unless it was submitted before. Raises Refused if the cluster rejects it."""
         ...
 
     async def look(self) -> Standing:
-        """How it stands."""
+        """Return its status."""
         ...
 
     async def read_log(self, feed: Callable[[bytes], None], *, follow: bool) -> None:
-        """Give what it printed since the last time; with `follow` also what it prints from now on, as far as that is
-        offered."""
+        """Feed output since the last call; with `follow` also the output to come, if the cluster supports it."""
         ...
 
     async def prolong(self, seconds: float) -> None:
-        """Let it run for so long, from its submission on."""
+        """Set its time limit, from its submission on."""
         ...
 
     async def stop(self, grace_seconds: float) -> None:
-        """Ask it to end, and have it killed after so long. Repeated with less grace it is killed earlier."""
+        """Terminate it, and have it killed after the grace period. Repeat with a shorter grace to kill it earlier."""
         ...
 
     async def remove(self) -> None:
-        """Remove all that is left of it on the cluster, running or not."""
+        """Remove it from the cluster, running or not."""
         ...
 
 
 class Cluster(Protocol):
-    """Where jobs are submitted."""
+    """A cluster that accepts remote jobs."""
 
-    def job(self, submission: Submission) -> RemoteJob:
-        """An attempt as a job of this cluster; nothing is said to it yet. Raises Refused."""
+    def new_job(self, submission: Submission) -> RemoteJob:
+        """Return an attempt as a job of this cluster, without contacting the cluster. Raises Refused."""
         ...
 
     async def clear(self) -> None:
-        """Remove all jobs of this guard. Raises Unavailable until they are gone, Refused if that is not allowed."""
+        """Remove all jobs of this supervisor. Raises Unavailable until they are gone, Refused if that is not
+        allowed."""
         ...
 
     async def close(self) -> None:
-        """Nothing more will come."""
+        """Close connections."""
         ...
 
 
 class Pace:
-    """How long to wait: longer each time."""
+    """Exponential backoff."""
 
     def __init__(self, first_seconds: float, most_seconds: float) -> None:
         self._next, self._most = first_seconds, most_seconds
 
     def next(self) -> float:
-        """Before the next try."""
+        """Return the next delay."""
         seconds, self._next = self._next, min(self._most, self._next * _LONGER)
         return seconds
 
 
 async def until_it_answers(ask: Callable[[], Awaitable[T]], clock: Clock) -> T:
-    """Ask a cluster, and again until it answers. Raises Refused."""
+    """Retry until the cluster answers. Raises Refused."""
     pace = Pace(FIRST_RETRY_SECONDS, SELDOM_RETRY_SECONDS)
     while True:
         try:

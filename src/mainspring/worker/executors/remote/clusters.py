@@ -1,6 +1,6 @@
-"""The clusters that a worker has, as its options say: checked when it starts, and made ready in its guard.
+"""Clusters of a worker: validate the options at startup, and create the executors in the supervisor.
 
-What Kubernetes needs is imported only by a worker that has a cluster: it comes with the extra `k8s`.
+Kubernetes dependencies (extra `k8s`) are imported only by a worker with a Kubernetes cluster.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from mainspring.worker.executors.remote.remote_executor import RemoteExecutor
 from mainspring.worker.executors.secret_values import Secrets
 from mainspring.worker.supervisor.supervisor_settings import GuardSettings
 
-_MISSING = "needs what comes with the extra k8s\nhint: pip install 'mainspring[k8s]'"
+_MISSING = "requires the extra k8s\nhint: pip install 'mainspring[k8s]'"
 
 
 def cluster_labels(kubernetes: str, ray: str) -> dict[str, str]:
-    """The labels of a worker that has these clusters."""
+    """Return the labels of a worker with these clusters."""
     return {label: "" for label, said in ((KUBERNETES_LABEL, kubernetes), (RAY_LABEL, ray)) if said}
 
 
 def faults_in_clusters(kubernetes: str, namespaces: Sequence[str], ray: str) -> list[Fault]:
-    """What is wrong with what was said of clusters. None of them is spoken to."""
+    """Validate the cluster options, without contacting a cluster."""
     faults = [
         Fault(where="kubernetes-namespace", why=f"{name[:80]} {why}")
         for name in namespaces
         if (why := fault_in_namespace(name)) is not None
     ]
     if namespaces and not kubernetes:
-        faults.append(Fault(where="kubernetes-namespace", why="says nothing without --kubernetes"))
+        faults.append(Fault(where="kubernetes-namespace", why="requires --kubernetes"))
     if kubernetes:
         faults += _faults_in_context(kubernetes)
     if ray and (urlsplit(ray).scheme not in {"http", "https"} or not urlsplit(ray).hostname):
@@ -49,7 +49,7 @@ def faults_in_clusters(kubernetes: str, namespaces: Sequence[str], ray: str) -> 
 def cluster_executors(
     state_dir: Path, settings: GuardSettings, clock: Clock, secrets: Secrets
 ) -> dict[type[Work], Executor]:
-    """What carries out the work of clusters. Without one, a task is told so."""
+    """Return the executors of remote work. Without a cluster they fail their tasks."""
     kubernetes, ray = None, None
     if settings.kubernetes:
         from mainspring.worker.executors.remote.kubernetes import KubernetesCluster, read_config

@@ -1,13 +1,13 @@
-"""Jobs of a Kubernetes cluster, by its API (WRK-3). Which objects an attempt becomes stands in `kubernetes_objects.py`.
+"""Kubernetes Jobs, through the cluster's API (WRK-3). See `kubernetes_objects.py` for the objects of an attempt.
 
-    POST   jobs                     submit; its name is the attempt's
-    POST   secrets                  what the Job only names; it belongs to the Job, and goes with it
-    GET    pods?labelSelector=..    how it stands; the Job is asked when there is no pod, or one that failed
+    POST   jobs                     submit; the name is derived from the attempt
+    POST   secrets                  secret values, token and context; owned by the Job, deleted with it
+    GET    pods?labelSelector=..    status; the Job is queried if there is no pod, or a failed one
     GET    pods/NAME/log            followed while it runs
-    PATCH  jobs/NAME                it has more time
-    DELETE jobs/NAME, pods/NAME     stop, and remove
+    PATCH  jobs/NAME                extend the deadline
+    DELETE jobs/NAME, pods/NAME     stop and remove
 
-A worker signs in with a context of its kubeconfig, or from within the cluster as its service account (`in-cluster`).
+A worker authenticates with a kubeconfig context, or inside the cluster as its service account (`in-cluster`).
 """
 
 from __future__ import annotations
@@ -52,42 +52,42 @@ IN_CLUSTER = "in-cluster"
 _TIMEOUT_SECONDS = 15.0
 _TIMEOUT = httpx2.Timeout(_TIMEOUT_SECONDS)
 _SILENCE_SECONDS = 300.0
-"""A log that brings nothing for so long is asked for anew: its connection may be dead."""
+"""A log stream without data for this long is reopened: its connection may be dead."""
 _NOT_FOUND, _CONFLICT = 404, 409
 _REFUSALS = frozenset({400, 401, 403, 405, 413, 415, 422})
 _QUOTA = "exceeded quota"
-"""Refused with 403, and yet only for the moment."""
+"""Rejected with 403, but temporary."""
 
 T = TypeVar("T")
 K = TypeVar("K", Job, Pod)
 
 
 class _Missing(Exception):
-    """There is no such object."""
+    """The object does not exist."""
 
 
 class _Taken(Exception):
-    """There is an object of this name."""
+    """An object of this name exists."""
 
 
 def read_config(context: str) -> SingleConfig:
-    """How to sign in: a context of the kubeconfig, or as the pod's own service account. Raises Refused."""
+    """Return the credentials of a kubeconfig context, or of the pod's service account. Raises Refused."""
     try:
         found = KubeConfig.from_service_account() if context == IN_CLUSTER else KubeConfig.from_env()
         config = found.get(None if context == IN_CLUSTER else context)
     except (ConfigError, KeyError, OSError, msgspec.ValidationError) as error:
         raise Refused(f"the Kubernetes context {context} can't be used: {error}") from None
     if config is None:
-        raise Refused(f"there is no Kubernetes context {context}")
+        raise Refused(f"Kubernetes context {context} does not exist")
     user = config.user or User()
     if user.exec is not None or user.auth_provider is not None:
-        why = "it signs in by a program; a worker needs a token, a token file or a certificate"
+        why = "it uses an exec or auth-provider plugin; use a token, a token file or a certificate"
         raise Refused(f"the Kubernetes context {context} can't be used: {why}")
     return config._replace(user=user)
 
 
 class KubernetesCluster:
-    """A Kubernetes cluster, and the namespaces of it that this worker may use."""
+    """A Kubernetes cluster, and the namespaces that this worker may use."""
 
     def __init__(
         self, config: SingleConfig, namespaces: Sequence[str], guard: str, clock: Clock, patience_seconds: float
@@ -99,26 +99,26 @@ class KubernetesCluster:
         self._clock = clock
         self._patience_seconds = patience_seconds
 
-    def job(self, submission: Submission) -> RemoteJob:
-        """An attempt as a Job. Raises Refused if its namespace is not one of this worker's."""
+    def new_job(self, submission: Submission) -> RemoteJob:
+        """Return an attempt as a Job. Raises Refused if its namespace is not allowed."""
         assert isinstance(submission.work, OnKubernetes)
         namespace = submission.work.kubernetes.namespace or self._namespaces[0]
         if namespace not in self._namespaces:
-            raise Refused(f"the namespace {namespace} is none of this worker's: {', '.join(self._namespaces)}")
+            raise Refused(f"namespace {namespace} is not allowed on this worker: {', '.join(self._namespaces)}")
         job = make_job(submission, namespace, self._guard)
         return _KubernetesJob(self._client, self._logs, job, submission, self._clock, self._patience_seconds)
 
     async def clear(self) -> None:
-        """Remove all Jobs of this guard. Raises Unavailable as long as one of their pods is there."""
+        """Remove all Jobs of this supervisor. Raises Unavailable while one of their pods exists."""
         for namespace in self._namespaces:
             for job in await _ask(_listed(self._client, Job, namespace, GUARD_LABEL, self._guard)):
-                log.warning("cluster.found_stray", job=_name(job), namespace=namespace)
+                log.warning("cluster.found_orphan", job=_name(job), namespace=namespace)
                 await _ask_unless_gone(_delete_job(self._client, _name(job), namespace))
             pods = await _ask(_listed(self._client, Pod, namespace, GUARD_LABEL, self._guard))
             for pod in pods:
                 await _ask_unless_gone(self._client.delete(Pod, _name(pod), namespace=namespace, grace_period=1))
             if pods:
-                raise Unavailable(f"{len(pods)} pods of a former guard have not ended yet in {namespace}")
+                raise Unavailable(f"{len(pods)} pods of an earlier supervisor are still terminating in {namespace}")
 
     async def close(self) -> None:
         """Close all connections."""
@@ -152,25 +152,25 @@ class _KubernetesJob:
         self._stuck_since: float | None = None
 
     async def submit(self) -> None:
-        """Make the Job, and what it names. What is there from an earlier call stays."""
+        """Create the Job and its Secret. Objects of an earlier call are reused."""
         try:
             made = await _ask(self._client.create(self._job))
         except _Missing:
-            raise Refused(f"there is no namespace {self._namespace}") from None
+            raise Refused(f"namespace {self._namespace} does not exist") from None
         except _Taken:
             made = await self._earlier()
         try:
             await _ask(self._client.create(make_secret(self._submission, made)))
         except _Taken:
-            pass  # It was made by an earlier call whose answer was lost.
+            pass  # Created by an earlier call whose response was lost.
         except _Missing:
-            raise Refused(f"the namespace {self._namespace} is gone") from None
+            raise Refused(f"namespace {self._namespace} was deleted") from None
         except Refused as refused:
             await self.remove()
-            raise Refused(f"its Secret can't be made: {refused}") from None
+            raise Refused(f"cannot create its Secret: {refused}") from None
 
     async def look(self) -> Standing:
-        """How it stands."""
+        """Return its status."""
         pods = await self._pods()
         if not pods:
             return job_standing(await self._found())
@@ -182,7 +182,7 @@ class _KubernetesJob:
         return standing if standing.stage is not Stage.WAITING else self._patiently(pod, standing)
 
     async def read_log(self, feed: Callable[[bytes], None], *, follow: bool) -> None:
-        """Give what is new, up to the end of the container if it is to be followed."""
+        """Feed new output, up to the end of the container with `follow`."""
         if not self._pod:
             return
         since = self._place.since()
@@ -194,37 +194,37 @@ class _KubernetesJob:
         try:
             async with self._logs.stream("GET", path, params=params, timeout=timeout) as answer:
                 if answer.is_client_error and not follow:
-                    return  # It never ran, or is gone: there is nothing more to read.
+                    return  # It never ran, or is gone.
                 if not answer.is_success:
-                    raise Unavailable(f"the log of {self._pod} can't be read: {answer.status_code}")
+                    raise Unavailable(f"cannot read the log of {self._pod}: {answer.status_code}")
                 async for piece in answer.aiter_bytes():
                     if new := self._place.take(piece):
                         feed(new)
             if rest := self._place.end():
                 feed(rest)
         except (httpx2.HTTPError, ConfigError) as error:
-            raise Unavailable(f"the log of {self._pod} can't be read: {type(error).__name__} {error}") from None
+            raise Unavailable(f"cannot read the log of {self._pod}: {type(error).__name__} {error}") from None
 
     async def prolong(self, seconds: float) -> None:
-        """Put off the deadline of the Job."""
+        """Extend the deadline of the Job."""
         change = {"spec": {"activeDeadlineSeconds": deadline_seconds(seconds)}}
         await _ask_unless_gone(
             self._client.patch(Job, self._name, change, namespace=self._namespace, patch_type=PatchType.MERGE)
         )
 
     async def stop(self, grace_seconds: float) -> None:
-        """Delete the Job, and its pod with the grace that is left."""
+        """Delete the Job, and its pod with the grace period."""
         await self.remove()
         for pod in await self._pods():
             grace = math.ceil(grace_seconds)
             await _ask_unless_gone(self._client.delete(Pod, _name(pod), namespace=self._namespace, grace_period=grace))
 
     async def remove(self) -> None:
-        """Delete the Job; the cluster deletes what belongs to it."""
+        """Delete the Job; the cluster deletes its dependents."""
         await _ask_unless_gone(_delete_job(self._client, self._name, self._namespace))
 
     def _patiently(self, pod: Pod, standing: Standing) -> Standing:
-        """One that can't be started is given up after a while."""
+        """Fail the attempt if its container can't be started for a while."""
         why, stays = obstacle(pod)
         if not why:
             self._stuck_since = None
@@ -233,18 +233,18 @@ class _KubernetesJob:
         self._stuck_since = now if self._stuck_since is None else self._stuck_since
         if not stays and now - self._stuck_since < self._patience_seconds:
             return standing
-        message = f"its container can't be started: {why}"
+        message = f"the container can't be started: {why}"
         klass = "permanent" if stays else "transient"
         return Standing(stage=Stage.FAILED, error=failure("Start", message, klass=klass))
 
     async def _earlier(self) -> Job:
-        """The Job of an earlier call whose answer was lost. Raises Refused if it is somebody else's."""
+        """Return the Job of an earlier call whose response was lost. Raises Refused if it is someone else's."""
         found = await self._found()
         if found is None:
-            raise Unavailable(f"the Job {self._name} is there and is not there")
+            raise Unavailable(f"Job {self._name} exists but was not found")
         labels = (found.metadata.labels if found.metadata is not None else None) or {}
         if labels.get(ATTEMPT_LABEL) != self._submission.attempt:
-            raise Refused(f"there is another Job {self._name} in the namespace {self._namespace}")
+            raise Refused(f"another Job {self._name} exists in namespace {self._namespace}")
         return found
 
     async def _found(self) -> Job | None:
@@ -259,7 +259,7 @@ class _KubernetesJob:
 
 
 async def _listed(client: AsyncClient, kind: type[K], namespace: str, label: str, value: str) -> list[K]:
-    """All objects of a kind with this label."""
+    """Return all objects of a kind with this label."""
     return [one async for one in client.list(kind, namespace=namespace, labels={label: value})]
 
 
@@ -268,7 +268,7 @@ async def _delete_job(client: AsyncClient, name: str, namespace: str) -> None:
 
 
 async def _ask(call: Awaitable[T]) -> T:
-    """What the API answers. Raises _Missing, _Taken, Refused or Unavailable."""
+    """Await an API call. Raises _Missing, _Taken, Refused or Unavailable."""
     try:
         return await call
     except ApiError as error:
@@ -281,12 +281,12 @@ async def _ask(call: Awaitable[T]) -> T:
             raise Refused(f"Kubernetes answered {code}: {message}") from None
         raise Unavailable(f"Kubernetes answered {code}: {message}") from None
     except (httpx2.HTTPError, ConfigError, msgspec.MsgspecError, KeyError) as error:
-        # A KeyError or what can't be decoded comes from an answer that is none of the API's: of a proxy before it.
+        # A KeyError or decoding error comes from a response that is not the API's, such as a proxy's.
         raise Unavailable(f"Kubernetes does not answer: {type(error).__name__} {error}") from None
 
 
 async def _ask_later(call: Awaitable[T]) -> T:
-    """The same of a Job that is there: what is refused now may be allowed later. Raises _Missing or Unavailable."""
+    """Await a call about an existing Job: rejections may be temporary. Raises _Missing or Unavailable."""
     try:
         return await _ask(call)
     except (Refused, _Taken) as error:
@@ -294,7 +294,7 @@ async def _ask_later(call: Awaitable[T]) -> T:
 
 
 async def _ask_unless_gone(call: Awaitable[object]) -> None:
-    """Do something to an object that may be gone. Raises Unavailable."""
+    """Await a call on an object that may be gone. Raises Unavailable."""
     with suppress(_Missing):
         await _ask_later(call)
 

@@ -1,7 +1,7 @@
-"""A pod's log, read piece by piece, also over several connections: nothing twice, and nothing left out.
+"""Cursor of a pod log that is read over several connections, without duplicates or gaps.
 
-Lines come with the instant at which they were printed. After a connection was lost, they are asked for from the second
-of the last one on, and those that are known are passed over.
+Lines have timestamps. After a lost connection, the log is requested from the second of the last line on, and known
+lines are skipped.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ class LogPlace:
     def __init__(self) -> None:
         self._last: tuple[bytes, bytes] = (b"", b"")
         self._count = 0
-        """So many lines of that instant were seen."""
+        """Lines seen with the last timestamp."""
         self._zone = b""
         self._again = 0
         self._rest = b""
 
     def since(self) -> str | None:
-        """From when on to ask, as the API wants it; None for all."""
+        """Return the `sinceTime` to request; None for all."""
         return (self._last[0] + self._zone).decode() if self._zone else None
 
     def begin(self) -> None:
-        """A new connection: what it begins with may be known."""
+        """Start a new connection: its first lines may be known."""
         self._again = 0
         self._rest = b""
 
     def take(self, data: bytes) -> bytes:
-        """What is new in a piece of the answer, as it was printed."""
+        """Return the new output in a chunk of the response."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         return b"".join(self._new(line + b"\n") for line in lines)
 
     def end(self) -> bytes:
-        """The connection is over: a last line may have no end."""
+        """End the connection: return a last line without newline."""
         rest, self._rest = self._rest, b""
         return self._new(rest) if rest else b""
 

@@ -1,9 +1,9 @@
-"""What an attempt is on a Kubernetes cluster: a Job of one pod of one container, and a Secret that belongs to the Job.
+"""Kubernetes objects of an attempt: a Job with one pod of one container, and a Secret owned by the Job.
 
-1. Nothing that is secret stands in the Job or its pod: they name keys of the Secret.
-2. The pod is nobody in the cluster unless its task names a service account, and nobody on the node in any case.
-3. It is tried once. Who tries again is the server.
-4. If the guard dies, the Job ends by its deadline, is removed some minutes later, and takes the Secret with it.
+1. Secret values are only in the Secret; the Job refers to its keys.
+2. The pod has no service account unless its task names one, and no privileges on the node in any case.
+3. The Job never retries; the server does.
+4. If the supervisor dies, the Job ends at its deadline, and is deleted some minutes later with its Secret.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from mainspring.core.work.work import OnKubernetes
 from mainspring.protocol.wire import Offer
 from mainspring.worker.executors.remote.cluster import Submission
 
-GUARD_LABEL = "mainspring/guard"
+GUARD_LABEL = "mainspring/supervisor"
 ATTEMPT_LABEL = "mainspring/attempt"
 CONTAINER = "task"
 DIRECTORY = "/var/run/mainspring"
 LARGEST_CONTEXT_BYTES = 512 * 1024
-"""A Secret holds a mebibyte: a larger context is left out, and the task has what its templates gave it."""
+"""A Secret is limited to 1 MiB: a larger context is left out, and the task has only its templates."""
 _KEPT_SECONDS = 600
 _LATE_SECONDS = 60
-"""So long after its time limit a Job is ended by the cluster, if nobody else has."""
+"""The cluster ends a Job this long after its timeout, if nothing else did."""
 _GPU = "nvidia.com/gpu"
 _FILES = "mainspring"
 _TOKEN_FILE = "token"  # noqa: S105 - the name of a file
@@ -52,17 +52,17 @@ _CONTEXT_FILE = "context.json"
 
 
 def name_of(attempt: str) -> str:
-    """What the Job and the Secret of an attempt are called."""
+    """Return the name of an attempt's Job and Secret."""
     return f"mainspring-{attempt.replace('_', '-').lower()}"
 
 
 def deadline_seconds(seconds: float) -> int:
-    """When the cluster ends what nobody else has ended."""
+    """Return the deadline at which the cluster ends the Job."""
     return math.ceil(seconds) + _LATE_SECONDS
 
 
 def make_job(submission: Submission, namespace: str, guard: str) -> Job:
-    """The Job of an attempt."""
+    """Return the Job of an attempt."""
     work = submission.work
     assert isinstance(work, OnKubernetes)
     labels = {
@@ -103,7 +103,7 @@ def make_job(submission: Submission, namespace: str, guard: str) -> Job:
 
 
 def make_secret(submission: Submission, job: Job) -> Secret:
-    """What the Job only names: the values of secrets, the token, and the context."""
+    """Return the Secret: secret values, the token and the context."""
     assert job.metadata is not None
     assert job.metadata.name is not None
     assert job.metadata.uid is not None
@@ -154,23 +154,23 @@ def _container(submission: Submission, work: OnKubernetes) -> Container:
 
 
 def _files(submission: Submission) -> dict[str, bytes]:
-    """What the task finds as files."""
+    """Return the files mounted into the container."""
     files = {_TOKEN_FILE: submission.token.encode()}
     return files | {_CONTEXT_FILE: submission.context} if len(submission.context) <= LARGEST_CONTEXT_BYTES else files
 
 
 def _key(variable: str) -> str:
-    """The key of a variable in the Secret; no file is called like that."""
+    """Return the Secret key of a variable; no file has such a name."""
     return f"env.{variable}"
 
 
 def _literal(text: str) -> str:
-    """A text that stays what it is: Kubernetes puts variables in where it finds `$(NAME)`."""
+    """Escape a text: Kubernetes expands `$(NAME)`."""
     return text.replace("$", "$$")
 
 
 def _resources(needs: Offer) -> ResourceRequirements:
-    """The room of the attempt. What it uses of a processor beyond that is the node's business, memory is not."""
+    """Return requests and limits: memory is limited, CPU is only requested."""
     memory = {"memory": str(needs.memory_bytes)} if needs.memory_bytes else {}
     gpus = {_GPU: str(needs.gpus)} if needs.gpus else {}
     cpu = {"cpu": f"{needs.cpu_millis}m"} if needs.cpu_millis else {}

@@ -1,11 +1,11 @@
-"""What a task on a cluster says to its worker: marked lines among what it prints (WRK-6, WRK-7).
+"""Marked lines in the output of a remote task, by which it reports to its worker (WRK-6, WRK-7).
 
     ::mainspring-output:: {"rows": 3}        its output, or `rows=3`; the last one counts
     ::mainspring-checkpoint:: {"page": 3}    JSON for its next attempt
-    ::mainspring-progress:: 40 loading       how far it is
+    ::mainspring-progress:: 40 loading       its progress
 
-It shares no files with its worker and may not reach the server: this needs nothing but stdout. A marked line is a line
-of its own, and does not get into the log.
+Remote tasks share no files with the worker and may not reach the server: this needs only stdout. Marked lines are not
+copied to the log.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from mainspring.worker.logs.capture import Capture
 _MARK = b"::mainspring-"
 _END = b"::"
 _LARGEST_LINE_BYTES = LARGEST_OUTPUT_BYTES + 256
-"""What a line has beyond this is thrown away: whoever reads it finds it too long."""
+"""The rest of a longer line is dropped; the reader rejects it as too long."""
 
 
 class Said(StrEnum):
-    """What a marked line is."""
+    """Kind of a marked line."""
 
     OUTPUT = "output"
     CHECKPOINT = "checkpoint"
@@ -39,18 +39,18 @@ class Said(StrEnum):
 
 
 class MarkedLines:
-    """Parts what is printed: marked lines to `said`, all else, byte for byte, to `plain`."""
+    """Splits output: marked lines go to `said`, everything else, byte for byte, to `plain`."""
 
     def __init__(self, plain: Callable[[bytes], None], said: Callable[[Said, bytes], None]) -> None:
         self._plain = plain
         self._said = said
         self._held = b""
-        """The beginning of a line that is, or may be, a marked one."""
+        """Start of a line that may be a marked one."""
         self._within = False
-        """Whether a line has begun that is none."""
+        """Whether an unmarked line has started."""
 
     def feed(self, data: bytes) -> None:
-        """Take what was printed, in pieces of any length."""
+        """Process output, in chunks of any size."""
         *lines, rest = (self._held + data).split(b"\n")
         self._held = b""
         plain: list[bytes] = []
@@ -67,13 +67,13 @@ class MarkedLines:
             self._plain(b"".join(plain))
 
     def close(self) -> None:
-        """Nothing more comes: a last line needs no end."""
+        """Process a last line without newline."""
         if self._held and not self._take(self._held):
             self._plain(self._held)
         self._held = b""
 
     def _take(self, line: bytes) -> bool:
-        """Pass a line on, if it is a marked one."""
+        """Handle a line if it is a marked one."""
         if not line.startswith(_MARK):
             return False
         name, end, words = line.removeprefix(_MARK).partition(_END)
@@ -87,7 +87,7 @@ class MarkedLines:
 
 
 class Talk:
-    """What one attempt on a cluster prints, and says by that."""
+    """Reads the output of one remote attempt."""
 
     def __init__(self, job: Job, capture: Capture) -> None:
         self._job = job
@@ -98,18 +98,18 @@ class Talk:
         self.size_bytes = 0
 
     def feed(self, data: bytes) -> None:
-        """Take what it printed."""
+        """Process output."""
         self.size_bytes += len(data)
         self._lines.feed(data)
 
     def note(self, note: str) -> None:
-        """Tell what it waits for, if that is new."""
+        """Report what it waits for, if that has changed."""
         if note and note != self._note:
             self._job.move(None, note)
         self._note = note
 
     def end(self, standing: Standing, *, was_stopped: bool) -> None:
-        """Tell how it ended. What was stopped has no result of its own."""
+        """Report the end. A stopped attempt has no result of its own."""
         self._lines.close()
         log_bytes = self._capture.close()
         outcome, output, error = Outcome.STOPPED, None, None
@@ -128,7 +128,7 @@ class Talk:
         if self._output is None:
             return "null"
         if len(self._output) > LARGEST_OUTPUT_BYTES:
-            raise Refused(f"the output has more than {LARGEST_OUTPUT_BYTES} bytes")
+            raise Refused(f"the output exceeds {LARGEST_OUTPUT_BYTES} bytes")
         return parse_output(self._output)
 
     def _hear(self, said: Said, words: bytes) -> None:
@@ -140,7 +140,7 @@ class Talk:
                 if progress is not None:
                     self._job.move(progress.percent, progress.note)
             case Said.CHECKPOINT if len(words) <= LARGEST_CHECKPOINT_BYTES:
-                # What is no JSON is no checkpoint: there is nobody to tell but the author of the command.
+                # Invalid JSON is ignored.
                 with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                     self._job.save(msgspec.json.encode(msgspec.json.decode(words)).decode())
             case Said.CHECKPOINT:

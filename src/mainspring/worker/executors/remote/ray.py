@@ -1,15 +1,15 @@
-"""Jobs of a Ray cluster, by its jobs API over HTTP: the one of the dashboard, port 8265 unless told otherwise (WRK-3).
+"""Ray jobs, through the dashboard's jobs API, port 8265 by default (WRK-3).
 
-    POST   api/jobs/             submit; the submission's id is the attempt's
-    GET    api/jobs/             all jobs: those of a guard have its id in their metadata
-    GET    api/jobs/ID           how one stands
-    GET    api/jobs/ID/logs      all that it printed so far
-    POST   api/jobs/ID/stop      SIGTERM, and SIGKILL after the grace that it was submitted with
-    DELETE api/jobs/ID           only once it is over
+    POST   api/jobs/             submit; the submission id is the attempt's
+    GET    api/jobs/             all jobs: those of a supervisor have its id in their metadata
+    GET    api/jobs/ID           status
+    GET    api/jobs/ID/logs      all output so far
+    POST   api/jobs/ID/stop      SIGTERM, and SIGKILL after the grace period given at submission
+    DELETE api/jobs/ID           only after it has ended
 
-Ray gives a log only as a whole: the longer it is, the more seldom it is asked for. Variables of a job can be read by
-everybody who reaches the cluster, so it gets neither secrets nor a token. A cluster with token authentication wants
-RAY_AUTH_TOKEN in the worker's own environment, as Ray's own tools do.
+Ray returns a log only as a whole: the longer it is, the less often it is requested. Everyone who can reach the cluster
+can read a job's variables, so it gets neither secrets nor a token. For a cluster with token authentication, set
+RAY_AUTH_TOKEN in the worker's environment, as for Ray's own tools.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ from mainspring.worker.executors.remote.cluster import RemoteJob, Stage, Standin
 log = structlog.get_logger(__name__)
 
 TOKEN_VARIABLE = "RAY_AUTH_TOKEN"  # noqa: S105 - the name of a variable
-"""Of the worker: what lets it into a cluster that wants a token."""
+"""Variable of the worker with the cluster's token."""
 LARGEST_ANSWER_BYTES = 64 * 1024 * 1024
-"""A log that is longer is not read any more."""
+"""A longer log is not read any further."""
 _GUARD, _ATTEMPT = "mainspring_guard", "mainspring_attempt"
 _GRACE_VARIABLE = "RAY_JOB_STOP_WAIT_TIME_S"
 _TIMEOUT = httpx2.Timeout(30.0, connect=10.0)
 _BYTES_A_SECOND = 512 * 1024
-"""A log is asked for so seldom that it is no more than this."""
+"""Log requests are spaced to stay below this rate."""
 _MOST_LOG_SECONDS = 60.0
 _SETTLING_SECONDS = 5.0
-"""Ray goes on looking at a job for a moment after its end, and makes a failed one of one that was deleted by then."""
+"""Ray keeps polling a job for a moment after its end, and marks it as failed if it was deleted by then."""
 _LONGEST_MESSAGE = 2_000
 _INFRASTRUCTURE = "JOB_SUPERVISOR_"
-"""How the error types begin that tell of Ray's own process beside a job."""
+"""Prefix of error types that concern Ray's own supervisor process."""
 _NOT_FOUND, _SERVER_ERRORS = 404, 500
 _NESTED_REFUSAL = "status code 400"
-"""What one of Ray's processes answered to another, in an answer with 500."""
+"""Status between two of Ray's processes, reported in a response with 500."""
 
 T = TypeVar("T")
 
 
 class _Details(msgspec.Struct, frozen=True):
-    """A job as Ray tells of it."""
+    """A job as reported by Ray."""
 
     submission_id: str | None = None
     status: str = "PENDING"
@@ -70,7 +70,7 @@ class _Logs(msgspec.Struct, frozen=True):
 
 
 class _Missing(Exception):
-    """Ray knows no such job."""
+    """The job does not exist."""
 
 
 class RayCluster:
@@ -81,7 +81,7 @@ class RayCluster:
         self._guard = guard
         self._clock = clock
         self._stopped: set[str | None] = set()
-        """What a former guard left, and was stopped here: as long as Ray looks at it, it can't be deleted."""
+        """Leftover jobs that were stopped here: they can't be deleted while Ray still polls them."""
         self._client = httpx2.AsyncClient(
             base_url=address,
             timeout=_TIMEOUT,
@@ -89,35 +89,36 @@ class RayCluster:
             follow_redirects=False,
         )
 
-    def job(self, submission: Submission) -> RemoteJob:
-        """An attempt as a job of Ray."""
+    def new_job(self, submission: Submission) -> RemoteJob:
+        """Return an attempt as a Ray job."""
         return _RayJob(self, submission, self._guard, self._clock)
 
     async def clear(self) -> None:
-        """Stop all jobs of this guard, and remove those that were over. Raises Unavailable until all have stopped."""
+        """Stop all jobs of this supervisor, and remove those that have ended. Raises Unavailable until all have
+        stopped."""
         try:
             jobs = await self.ask("GET", "", list[_Details])
         except _Missing:
-            raise Refused("there is no jobs API at this address") from None
+            raise Refused("no jobs API at this address") from None
         ours = {one.submission_id: one for one in jobs if (one.metadata or {}).get(_GUARD) == self._guard}
         running = {name for name, one in ours.items() if not _standing(one).is_over}
         for name in ours:
             with suppress(_Missing):
                 if name in running:
-                    log.warning("cluster.found_stray", job=name)
+                    log.warning("cluster.found_orphan", job=name)
                     await self.ask("POST", f"{name}/stop", msgspec.Raw)
                 elif name not in self._stopped:
                     await self.ask("DELETE", f"{name}", msgspec.Raw)
         self._stopped |= running
         if running:
-            raise Unavailable(f"{len(running)} jobs of a former guard have not stopped yet")
+            raise Unavailable(f"{len(running)} jobs of an earlier supervisor are still stopping")
 
     async def close(self) -> None:
         """Close all connections."""
         await self._client.aclose()
 
     async def remove(self, name: str) -> None:
-        """Remove a job, and have it stopped if it runs. Raises Unavailable until it has stopped."""
+        """Remove a job, stopping it if it runs. Raises Unavailable until it has stopped."""
         try:
             if _standing(await self.ask("GET", name, _Details)).is_over:
                 await self.ask("DELETE", name, msgspec.Raw)
@@ -128,7 +129,7 @@ class RayCluster:
         raise Unavailable(f"Ray has not stopped {name} yet")
 
     async def ask(self, method: str, path: str, kind: type[T], body: object = None) -> T:
-        """What Ray answers. Raises _Missing, Refused or Unavailable."""
+        """Call the jobs API. Raises _Missing, Refused or Unavailable."""
         content = None if body is None else msgspec.json.encode(body)
         headers = {} if body is None else {"Content-Type": "application/json"}
         try:
@@ -146,7 +147,7 @@ class RayCluster:
         try:
             return msgspec.json.decode(text, type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise Unavailable(f"Ray's answer can't be read: {error}") from None
+            raise Unavailable(f"invalid response from Ray: {error}") from None
 
 
 class _RayJob:
@@ -159,7 +160,7 @@ class _RayJob:
         self._clock = clock
         self._name = submission.attempt
         self._seen = 0
-        """So many characters of its log were read."""
+        """Characters of its log that were read."""
         self._over_at: float | None = None
         self._next_log_at = 0.0
         self._log_is_whole = True
@@ -169,25 +170,25 @@ class _RayJob:
         try:
             await self._cluster.ask("POST", "", msgspec.Raw, _request(self._submission, self._guard))
         except (Refused, Unavailable) as error:
-            # An id that is taken is refused with 500: whether it is ours, and from before, its metadata tells.
+            # A duplicate id is rejected with 500: the metadata tells whether it is this attempt's job.
             if not await self._is_there():
                 raise error from None
         except _Missing:
-            raise Refused("there is no jobs API at the address of this worker's Ray cluster") from None
+            raise Refused("no jobs API at the address of this worker's Ray cluster") from None
 
     async def look(self) -> Standing:
-        """How it stands."""
+        """Return its status."""
         try:
             standing = _standing(await self._ask("GET", "", _Details))
         except _Missing:
-            message = "the cluster does not know it any more: somebody deleted it, or the cluster was started again"
+            message = "the job no longer exists: it was deleted, or the cluster was restarted"
             return Standing(stage=Stage.FAILED, error=failure("Gone", message, klass="infrastructure"))
         if standing.is_over:
             self._over_at = self._clock.monotonic()
         return standing
 
     async def read_log(self, feed: Callable[[bytes], None], *, follow: bool) -> None:
-        """Give what is new. While it runs, a long log is not asked for every time."""
+        """Feed new output. With `follow`, a long log is not requested every time."""
         now = self._clock.monotonic()
         if not self._log_is_whole or (follow and now < self._next_log_at):
             return
@@ -197,7 +198,7 @@ class _RayJob:
             return
         except Refused as refused:
             self._log_is_whole = False
-            feed(f"\n[the rest of the log can't be read: {refused}]\n".encode())
+            feed(f"\n[cannot read the rest of the log: {refused}]\n".encode())
             return
         self._next_log_at = now + min(_MOST_LOG_SECONDS, len(text) / _BYTES_A_SECOND)
         new, self._seen = text[self._seen :], max(self._seen, len(text))
@@ -205,25 +206,25 @@ class _RayJob:
             feed(new.encode())
 
     async def prolong(self, seconds: float) -> None:
-        """Ray has no time limit for its jobs."""
+        """No-op: Ray has no time limit for jobs."""
 
     async def stop(self, grace_seconds: float) -> None:
-        """Have it stopped, with the grace that it was submitted with: Ray knows no other."""
-        # If it is gone, it has stopped.
+        """Stop it, with the grace period given at submission: Ray supports no other."""
+        # A missing job has stopped.
         with suppress(_Missing):
             await self._ask("POST", "/stop", msgspec.Raw)
 
     async def remove(self) -> None:
-        """Remove it, and have it stopped if it runs."""
+        """Remove it, stopping it if it runs."""
         if self._over_at is not None and self._clock.monotonic() < self._over_at + _SETTLING_SECONDS:
-            raise Unavailable(f"Ray may not be done with {self._name}")
+            raise Unavailable(f"Ray may still be polling {self._name}")
         try:
             await self._cluster.remove(self._name)
         except Refused as refused:
             raise Unavailable(str(refused)) from None
 
     async def _ask(self, method: str, path: str, kind: type[T]) -> T:
-        """Ask about a job that is there: what is refused now may be allowed later. Raises _Missing or Unavailable."""
+        """Call the API about an existing job: rejections may be temporary. Raises _Missing or Unavailable."""
         try:
             return await self._cluster.ask(method, self._name + path, kind)
         except Refused as refused:
@@ -238,7 +239,7 @@ class _RayJob:
 
 
 def _request(submission: Submission, guard: str) -> dict[str, object]:
-    """What is submitted."""
+    """Return the submission request."""
     assert isinstance(submission.work, OnRay)
     needs = submission.needs
     variables = submission.env | {_GRACE_VARIABLE: str(math.ceil(submission.work.grace_seconds))}
@@ -254,7 +255,7 @@ def _request(submission: Submission, guard: str) -> dict[str, object]:
 
 
 def _standing(details: _Details) -> Standing:
-    """What a job's details mean."""
+    """Convert Ray's details to a status."""
     message = (details.message or "")[-_LONGEST_MESSAGE:]
     match details.status:
         case "SUCCEEDED":
@@ -262,7 +263,7 @@ def _standing(details: _Details) -> Standing:
         case "RUNNING":
             return Standing(stage=Stage.RUNNING)
         case "STOPPED":
-            error = failure("Stopped", "somebody stopped it on the cluster", klass="infrastructure")
+            error = failure("Stopped", "stopped on the cluster", klass="infrastructure")
             return Standing(stage=Stage.FAILED, error=error)
         case "FAILED" if details.driver_exit_code is not None:
             return Standing(stage=Stage.FAILED, exit_code=details.driver_exit_code)
@@ -273,25 +274,25 @@ def _standing(details: _Details) -> Standing:
 
 
 def _error(kind: str, message: str) -> str:
-    """The error of a job whose process says nothing."""
+    """Format the error of a job without an exit code."""
     if kind.startswith(_INFRASTRUCTURE) or not kind:
-        return failure("Cluster", message or "Ray says nothing of it", klass="infrastructure")
+        return failure("Cluster", message or "unknown error in Ray", klass="infrastructure")
     return failure("Start", message, klass="permanent" if kind == "JOB_ENTRYPOINT_COMMAND_START_ERROR" else None)
 
 
 async def _bounded(answer: httpx2.Response) -> bytes:
-    """An answer's body. Raises Refused if it is too large."""
+    """Read a response body. Raises Refused if it is too large."""
     pieces: list[bytes] = []
     size = 0
     async for piece in answer.aiter_bytes():
         size += len(piece)
         if size > LARGEST_ANSWER_BYTES:
-            raise Refused(f"it has more than {LARGEST_ANSWER_BYTES} bytes, and Ray gives it only as a whole")
+            raise Refused(f"it exceeds {LARGEST_ANSWER_BYTES} bytes, and Ray returns it only as a whole")
         pieces.append(piece)
     return b"".join(pieces)
 
 
 def _last_line(text: bytes) -> str:
-    """The end of a traceback, which is what Ray answers with, says why."""
+    """Return the last line of a traceback, which has the reason."""
     lines = [line.strip() for line in text[-_LONGEST_MESSAGE:].decode(errors="replace").splitlines()]
-    return next((line for line in reversed(lines) if len(line) > 1), "nothing else")
+    return next((line for line in reversed(lines) if len(line) > 1), "no details")

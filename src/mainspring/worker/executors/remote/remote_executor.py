@@ -1,12 +1,12 @@
-"""Jobs of a cluster: one attempt each, followed from here to its end (WRK-3).
+"""Remote executor: submits each attempt as a job of a cluster, and follows it to its end (WRK-3).
 
-    submit ──► look, and again, a little later each time ──► it is over ──► the rest of its log ──► removed there
-                 └─ asked to stop ──► stopped there ──────────┘
+    submit ──► poll, with backoff ──► ended ──► rest of the log ──► removed
+                 └─ stop requested ──► stopped ───┘
 
-1. A cluster is asked until it answers; the server's time limit ends what takes too long.
-2. What a guard that was killed has left on a cluster is removed before anything new is submitted there.
-3. An attempt has ended when it has ended there. Only one that was stopped, and of which the cluster says nothing for
-   `_FAREWELL_SECONDS` after its grace, has ended before; its removal goes on being asked for.
+1. Requests are retried until the cluster answers; the server's timeout ends what takes too long.
+2. Leftover jobs of a killed supervisor are removed before anything new is submitted.
+3. An attempt ends when its remote job has ended. Exception: a stopped one, of which the cluster reports nothing for
+   `_FAREWELL_SECONDS` after its grace period, is ended here; its removal is retried in the background.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ from mainspring.worker.supervisor.supervisor_settings import GuardSettings, log_
 log = structlog.get_logger(__name__)
 
 FIRST_LOOK_SECONDS, SELDOM_LOOK_SECONDS = 0.25, 10.0
-"""A job is looked at after the one, later after the other. The end of its log is a reason to look at once."""
+"""Shortest and longest poll interval. The end of the log triggers a poll at once."""
 _LAST_LOG_SECONDS = 10.0
-"""So long the rest of a log is waited for when its attempt is over."""
+"""Maximum time to read the rest of a log after the end."""
 _FAREWELL_SECONDS = 5.0
 
 
@@ -70,12 +70,12 @@ class RemoteExecutor:
         self._is_missed = False
 
     async def run(self, jobs: Sequence[Job]) -> None:
-        """Run the one job."""
+        """Run one attempt."""
         for job in jobs:
             await self._run(job)
 
     async def close(self) -> None:
-        """Let go of the cluster."""
+        """Close the connection to the cluster."""
         for task in (self._clearing, *self._removals):
             if task is not None:
                 task.cancel()
@@ -83,7 +83,7 @@ class RemoteExecutor:
             await self._cluster.close()
 
     async def _clear(self, cluster: Cluster) -> None:
-        """Remove what a former guard has left (2)."""
+        """Remove leftover jobs of an earlier supervisor (2)."""
         try:
             await until_it_answers(cluster.clear, self._clock)
         except Refused as refused:
@@ -121,12 +121,12 @@ class RemoteExecutor:
         talk.end(standing, was_stopped=course.was_told)
 
     def _remote_of(self, job: Job, work: OnKubernetes | OnRay, secrets: dict[str, str]) -> RemoteJob:
-        """The attempt as a job of the cluster. Raises Refused or ExpressionFailed."""
+        """Return the attempt as a remote job. Raises Refused or ExpressionFailed."""
         one = job.assignment
         if self._cluster is None:
             raise Refused(f"this worker has no {'Kubernetes' if isinstance(work, OnKubernetes) else 'Ray'} cluster")
         deadline = self._clock.wall() + timedelta(seconds=one.timeout_seconds) if one.timeout_seconds else None
-        return self._cluster.job(
+        return self._cluster.new_job(
             Submission(
                 attempt=one.attempt,
                 work=work,
@@ -141,7 +141,7 @@ class RemoteExecutor:
         )
 
     async def _submit(self, remote: RemoteJob, course: _Course) -> bool:
-        """Submit it, once the cluster is clear; False if it was stopped before that. Raises Refused."""
+        """Submit it, once the cluster is cleared; False if a stop was requested before. Raises Refused."""
         if self._clearing is not None:
             await course.wait_for(self._clearing)
         pace = Pace(FIRST_RETRY_SECONDS, SELDOM_RETRY_SECONDS)
@@ -156,7 +156,7 @@ class RemoteExecutor:
         return False
 
     async def _see_through(self, remote: RemoteJob, course: _Course, talk: Talk) -> Standing:
-        """From its submission to its end, with its log."""
+        """Follow it from submission to end, with its log."""
         reading = asyncio.create_task(self._read_along(remote, course, talk))
         standing = await self._watch(remote, course, talk)
         reading.cancel()
@@ -170,7 +170,7 @@ class RemoteExecutor:
         return standing
 
     async def _watch(self, remote: RemoteJob, course: _Course, talk: Talk) -> Standing | None:
-        """Look until it is over, doing there meanwhile what is asked for here. None if nothing is known of it (3)."""
+        """Poll until it has ended, applying stops and extensions. None if its end is unknown (3)."""
         pace = Pace(FIRST_LOOK_SECONDS, SELDOM_LOOK_SECONDS)
         while not course.is_hopeless():
             await course.wait(pace.next())
@@ -190,7 +190,7 @@ class RemoteExecutor:
         return None
 
     async def _read_along(self, remote: RemoteJob, course: _Course, talk: Talk) -> None:
-        """Copy its log while it runs. When the log ends, it is time to look."""
+        """Copy its log while it runs. The end of the log triggers a poll."""
         await course.running.wait()
         pace = Pace(FIRST_LOOK_SECONDS, SELDOM_LOOK_SECONDS)
         while True:
@@ -203,13 +203,13 @@ class RemoteExecutor:
             await self._clock.sleep(pace.next())
 
     def _miss(self, error: Unavailable) -> None:
-        """Tell of a cluster that does not answer, once for as long as that lasts."""
+        """Log once per outage that the cluster does not answer."""
         if not self._is_missed:
             log.warning("cluster.unavailable", because=str(error))
         self._is_missed = True
 
     async def _remove(self, remote: RemoteJob) -> None:
-        """Remove what is left of it, later if that can't be done now (3)."""
+        """Remove the remote job, in the background if the cluster does not answer (3)."""
         try:
             await remote.remove()
         except Unavailable:
@@ -219,7 +219,7 @@ class RemoteExecutor:
 
 
 class _Course:
-    """What is asked of one attempt while it is on the cluster."""
+    """Stops and extensions requested for one attempt while it is on the cluster."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -229,35 +229,35 @@ class _Course:
         self._told_seconds: float | None = None
         self._hopeless_at = float("inf")
         self.grace_seconds: float | None = None
-        """Set if it is to end."""
+        """Set when a stop was requested."""
         self.running = asyncio.Event()
 
     @property
     def was_told(self) -> bool:
-        """Whether it was stopped, and had not ended before."""
+        """Whether it was stopped before it ended."""
         return self._told_seconds is not None or self.is_hopeless()
 
     def stop(self, grace_seconds: float) -> None:
-        """It is to end."""
+        """Request a stop."""
         self.grace_seconds = grace_seconds
         self._hopeless_at = self._clock.monotonic() + grace_seconds + _FAREWELL_SECONDS
         self._news.set()
 
     def is_hopeless(self) -> bool:
-        """Whether it was to end, and has not long after its grace."""
+        """Whether it should have ended by now, well after its grace period."""
         return self._clock.monotonic() >= self._hopeless_at
 
     def prolong(self, until: datetime) -> None:
-        """It may run until then."""
+        """Set a new deadline."""
         self._until = until
         self._news.set()
 
     def wake(self) -> None:
-        """Something may have changed."""
+        """Trigger a poll."""
         self._news.set()
 
     async def pass_on(self, remote: RemoteJob) -> None:
-        """Tell the cluster what it has not been told. Raises Unavailable."""
+        """Send pending stops and extensions to the cluster. Raises Unavailable."""
         if self._until is not None:
             left = (self._until - self._clock.wall()).total_seconds()
             await remote.prolong(self._clock.monotonic() - self._begun_at + left)
@@ -268,7 +268,7 @@ class _Course:
             self._told_seconds = grace_seconds
 
     async def wait(self, seconds: float) -> None:
-        """Until there is news, at most so long."""
+        """Wait for a change, at most `seconds`."""
         waiting = asyncio.ensure_future(self._clock.sleep(seconds))
         try:
             await self.wait_for(waiting)
@@ -277,7 +277,7 @@ class _Course:
         self._news.clear()
 
     async def wait_for(self, other: asyncio.Future[None]) -> None:
-        """Until something is over, or there is news."""
+        """Wait until the future is done, or for a change."""
         news = asyncio.ensure_future(self._some_news())
         try:
             await asyncio.wait({other, news}, return_when=asyncio.FIRST_COMPLETED)
@@ -289,7 +289,7 @@ class _Course:
 
 
 def _words(work: OnKubernetes | OnRay, one: Assignment) -> tuple[str, ...]:
-    """The words of the command. Raises ExpressionFailed."""
+    """Return the command line. Raises ExpressionFailed."""
     kind, words = ("kubernetes", work.kubernetes.run) if isinstance(work, OnKubernetes) else ("ray", work.ray.run)
     values = template_values(one)
     return tuple(rendered(f"{kind}.run[{number}]", word, values) for number, word in enumerate(words))
