@@ -315,7 +315,7 @@ def _rules() -> Iterable[_Cells]:
     )
     group = groups.MOST
     yield "work of a group at a time", f"{group:,}", REFUSED, put(f"/api/v1/groups/db?tenant={OWN}", most=group + 1)
-    yield "groups of a tenant", f"{groups.MOST_OF_TENANT:,}", "409 `conflict`", None
+    yield "groups of a tenant", f"{groups.MAX_GROUPS_PER_TENANT:,}", "409 `conflict`", None
     booking = {"cron": "0 2 * * *", "guaranteed": {"cpu": 1.0}}
     yield (
         "a booking", days(capacity_bookings.LONGEST_SECONDS), REFUSED,

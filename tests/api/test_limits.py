@@ -139,7 +139,7 @@ async def test_things_of_a_tenant_are_counted(office: Office) -> None:
 async def test_groups_of_a_tenant_are_counted(office: Office) -> None:
     """There may be as many as every leader can have in mind."""
     admin = await office.admin(OWN)
-    for number in range(groups.MOST_OF_TENANT):
+    for number in range(groups.MAX_GROUPS_PER_TENANT):
         await office.store.put_group(a_group(tenant=OWN, name=f"g{number}"), None, an_entry(id=f"req_{number}"))
 
     problem(await admin.put("/api/v1/groups/more", json={"most": 1}), 409)

@@ -26,7 +26,7 @@ from mainspring.protocol.rest.sharing import GroupRequest, GroupView
 router = Router()
 
 MOST = 1_000_000
-MOST_OF_TENANT = 1_000
+MAX_GROUPS_PER_TENANT = 1_000
 """Groups of one tenant: every leader has all of them in mind."""
 LEAST_PERIOD_SECONDS = 1.0
 """What is taken of a rate is kept for a part of its period: of a shorter one it would be gone before it is used."""
@@ -62,8 +62,8 @@ async def put_group(
     owner = permissions.tenant_to_act_for(principal, tenant)
     _check(owner, name, body)
     was = await _find(services, owner, name)
-    if was is None and sum(row.tenant == owner for row in services.rules.now.groups) >= MOST_OF_TENANT:
-        raise Conflict(f"a tenant has at most {MOST_OF_TENANT} groups")
+    if was is None and sum(row.tenant == owner for row in services.rules.now.groups) >= MAX_GROUPS_PER_TENANT:
+        raise Conflict(f"a tenant has at most {MAX_GROUPS_PER_TENANT} groups")
     expected = etags.expected(match, None if was is None else was.version, f"group {name}")
     row = GroupRow(
         tenant=owner, name=name, most=body.most, per_seconds=body.per_seconds, note=body.note, version=0,
