@@ -1,7 +1,7 @@
-"""Examples for the OpenAPI document: a value for every type that the API takes or answers.
+"""Examples for the OpenAPI document: a value for every type in requests and responses.
 
-What a request says is written down here, because it should make sense as a whole. What is answered is made from the
-names of its fields: a field of the same name has the same value everywhere, so that the examples tell one story.
+Request examples are written out, so that each makes sense as a whole. Response examples are built from field names: a
+field of the same name has the same value everywhere.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ WISHES: Mapping[object, object] = {
     rest_sharing.GroupRequest: {"most": 10, "note": "connections that the warehouse allows"},
     rest_sharing.FreezeRequest: {"kind": "pool", "subject": "default", "why": "the racks are moved", "seconds": 3600},
 }
-"""What the bodies of requests look like."""
+"""Examples of request bodies and of some responses."""
 
 _NAMED: Mapping[str, object] = {
     "id": RUN, "run_id": RUN, "task_id": TASK, "tenant": "acme", "job": "etl", "name": "etl", "job_version": 3,
@@ -210,7 +210,7 @@ _SIMPLE: Mapping[type[Type], object] = {
 
 
 def example_of(kind: object) -> object:
-    """A value of a type, as JSON would have it."""
+    """Return an example of a type, as JSON builtins."""
     if kind in WISHES:
         return WISHES[kind]
     return _value(type_info(kind), "")
@@ -241,7 +241,7 @@ def _value(info: Type, name: str) -> object:
 
 
 def _fits(info: Type, value: object) -> bool:
-    """Whether a value may stand for this type, by its kind."""
+    """Return whether a value matches this type, by its kind."""
     kinds = info.types if isinstance(info, UnionType) else (info,)
     return any(_is(kind, value) for kind in kinds)
 
