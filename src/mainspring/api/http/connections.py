@@ -2,9 +2,10 @@
 
     head      request line and headers; more than LARGEST_HEAD_BYTES is answered with 431, then the connection closes
     body      read by the route (`api/http/bodies.py`), at its pace, with backpressure
-    rest      an unread body: discarded up to a limit, so that the client sees the response, then closed
+    rest      unread body: discarded up to a limit, so that the client sees the response; then closed
 
-1. Memory per connection is bounded, however the input is split: including endless headers, trailers or chunk extensions.
+1. Memory per connection is bounded, however the input is split, including endless headers, trailers or chunk
+   extensions.
 2. Input that is not HTTP is answered with a problem, like any other error.
 """
 

@@ -1,7 +1,7 @@
 """Apply jobs with their schedules in groups, and report the result of each item.
 
 1. An item is validated as a whole before anything of it is written: one with a fault changes nothing.
-2. Unchanged definitions are neither written nor validated again, and have no audit entry. Each change has its own entry.
+2. Unchanged definitions are neither written nor validated, and have no audit entry. Each change has its own entry.
 3. Changes are written AT_ONCE items at a time, in one transaction for the jobs and one for the new schedules: 1,000 new
    items written one by one would take six times as long. If a group is rejected, its items are written one by one, so
    that a bad item does not affect others.

@@ -1,4 +1,4 @@
-"""Admission of validated submissions: routing to a pool (ADM-8), permission for P0 (ADM-3), and backpressure of the pool
+"""Admission of validated submissions: routing to a pool (ADM-8), permission for P0 (ADM-3), and backpressure
 (ADM-6, HA-5). Rate limits are in `api/submission/rate_limits.py`.
 
     checks       Refused: with all faults; permanent until a rule changes

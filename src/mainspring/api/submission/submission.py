@@ -218,8 +218,8 @@ class Submissions:
 async def _insert_good(runs: Sequence[Prepared], insert: _Insert) -> list[str | MainspringError]:
     """Insert what the store accepts; return the result of each run.
 
-    Runs of a missing job are identified by it. The store does not name rejected runs: halves are tried, so that one bad run
-    among a thousand costs 20 calls.
+    Runs of a missing job are identified by it. The store does not name rejected runs: halves are tried, so that one
+    bad run among a thousand costs 20 calls.
     """
     if not runs:
         return []

@@ -30,7 +30,7 @@ class Enrolment(msgspec.Struct, frozen=True, kw_only=True):
     """Whether workers must have a certificate instead of a token."""
 
     def sign(self, request: str, name: str, *, now: datetime) -> tuple[str, WorkerCertificate]:
-        """Sign a worker certificate; return its PEM and content. Raises Refused; Forbidden if this server issues none."""
+        """Sign a worker certificate; return its PEM and content. Raises Refused; Forbidden without a CA key."""
         if self.authority is None:
             raise Forbidden("this server issues no certificates: it was started without --worker-ca-key")
         return self.authority.sign_worker(request, name, now=now, life=self.life)

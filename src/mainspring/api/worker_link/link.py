@@ -1,8 +1,8 @@
 """The worker link: a WebSocket at /api/v1/worker-link. Each binary message is a group of messages in msgpack.
 
     handshake ──auth──► first frame: one Register ──► session ──► closed
-                             │                             by the worker, by the leader (its term ends, a newer session),
-                             └─► Elsewhere, closed         by this server: a malformed frame, shutdown
+                            │                             by the worker, by the leader (its term ends, a newer session),
+                            └─► Elsewhere, closed         by this server: a malformed frame, shutdown
 
 1. A frame is decoded once, by types that carry their own limits. An invalid frame closes this link only.
 2. Outgoing messages are those that the leader put into this worker's link: none of another worker can be among them.
@@ -64,8 +64,8 @@ with every request.
 """
 
 NORMAL, MALFORMED, TOO_LARGE, OVER = 1000, 1008, 1009, 1012
-"""WebSocket close codes: another server leads; protocol violation by the worker; oversized frame, which is not received;
-the session or the server ends.
+"""WebSocket close codes: another server leads; protocol violation by the worker; oversized frame, not received; the
+session or the server ends.
 """
 
 MOST_IN_A_FRAME = 200_000
