@@ -164,9 +164,9 @@ async def test_no_text_in_a_path_a_query_or_a_header_is_longer_than_any_may_be(o
                     body["headers"] = {**msgspec.convert(body.get("headers", {}), dict[str, str]), one.wire_name: long}
                 else:
                     things |= {kind: long for kind in way.kinds() if f"{kind}/{{{one.name}}}" in way.path}
-                answer = await admin.request(way.method, way.url(things), params=query, **body)  # type:
-                ignore[arg-type] if answer.status_code != 422: unbounded.append(f"{way.name} {one.wire_name}:
-                {answer.status_code}")
+                answer = await admin.request(way.method, way.url(things), params=query, **body)  # type: ignore[arg-type]
+                if answer.status_code != 422:
+                    unbounded.append(f"{way.name} {one.wire_name}: {answer.status_code}")
     assert not unbounded
 
 

@@ -162,8 +162,7 @@ async def test_a_log_whose_parts_are_on_two_servers_is_whole(yard: Yard) -> None
         await worker.say(Log(task.attempt, 0, b"begun here, "))
         await worker.hear(LogKept)
     await second.front.services.logs._in_thread(  # type: ignore[attr-defined]
-        lambda: second.front.services.logs._files.append(Log(task.attempt, 12, b"ended there", last=True))  # type:
-        ignore[attr-defined]
+        lambda: second.front.services.logs._files.append(Log(task.attempt, 12, b"ended there", last=True))  # type: ignore[attr-defined]
     )
     assert leader.shard.memory.attempts
     for server in (first, second):
