@@ -344,4 +344,5 @@ def _say(limit: str, most: int) -> str:
     counted, _, whose = limit.partition(":")
     kind, _, name = whose.partition(":")
     subject = f"rate limit of {kind} {name}" if kind else "total rate limit"
-    return f"{subject} exceeded ({most} {_DEEDS[counted]}/s)"
+    noun = _DEEDS[counted]
+    return f"{subject} exceeded ({most} {noun.removesuffix('s') if most == 1 else noun}/s)"
