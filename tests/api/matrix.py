@@ -1,4 +1,12 @@
-"""Permissions: the response of every route to every kind of caller (SEC-2)."""
+"""Permissions: the response of every route to every kind of caller (SEC-2).
+
+`matrix.txt` has the expected responses. This prints the lines of missing or deviating routes:
+
+    python -m tests.api.matrix
+
+A new route needs its line; a new kind of resource with an id in a path needs a line in `Scene.things` and in MISSING; a
+route with required body fields needs a line in BODIES.
+"""
 
 from __future__ import annotations
 

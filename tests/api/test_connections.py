@@ -27,7 +27,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
         server = await yard.server()
         yield server
         async with server.http() as client:
-            assert (await client.get("/healthz")).status_code == 200, "it goes on for others"
+            assert (await client.get("/healthz")).status_code == 200, "other clients are served"
 
 
 async def send(server: Server, start: bytes, piece: bytes = b"", most: int = 0) -> tuple[bytes, int]:
@@ -49,11 +49,11 @@ async def send(server: Server, start: bytes, piece: bytes = b"", most: int = 0) 
                     await writer.drain()
                     sent += len(piece)
             except ConnectionError:
-                pass  # it was hung up on, as expected
+                pass  # the server closed the connection, as expected
             try:
                 answer = await answering
             except ConnectionError:
-                answer = b""  # the reset came before the last bytes were read
+                answer = b""  # the reset arrived before the last bytes were read
     finally:
         writer.transport.abort()
     return answer, sent

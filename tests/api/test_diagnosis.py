@@ -215,7 +215,7 @@ async def test_a_run_in_intake_is_diagnosed_from_rows(office: Office) -> None:
     assert by_time.expected is not None
     assert by_time.expected.earliest == waits.start_at
     assert (unled.reason, unled.acts) == ("UNKNOWN", [])
-    assert unled.verdict.startswith(f"Nobody has led pool {POOL}, so no cause can be named")
+    assert POOL in unled.verdict
     assert (in_intake.reason, in_intake.numbers) == ("PRIORITY_QUEUE_WAIT", {"ahead": 0.0})
 
 

@@ -94,7 +94,7 @@ async def why_refused(
             code, reason = await worker.closed()
     except InvalidStatus as denied:
         return f"{denied.response.status_code}: {(denied.response.body or b'').decode()}"
-    except (OSError, InvalidHandshake, ConnectionClosed) as broken:  # TLS hangs up, sooner or later
+    except (OSError, InvalidHandshake, ConnectionClosed) as broken:  # TLS closes the connection, sooner or later
         return f"hung up: {broken}"
     assert not worker.heard, "it was let in"
     assert code == 1008
@@ -184,7 +184,7 @@ async def test_an_invalid_certificate_is_rejected_and_changes_nothing(
     server = await gatehouse.server()
     papers = await gatehouse.join(server, "w1")
     if forge is _revoked:
-        # The key was copied from the machine before, and is used by the thief after.
+        # The thief copied the key from the machine before, and uses it afterwards.
         await gatehouse.yard.store.revoke_identity("w1", an_entry())
     context = gatehouse.context(forge(gatehouse, papers))
     await queue_one(gatehouse.yard)
@@ -266,7 +266,7 @@ async def test_a_result_of_a_gigabyte_is_not_even_received(gatehouse: Gatehouse)
         task = await worker.next_task()
         await until_is(gatehouse.yard, task.task, TaskState.RUNNING)
         before = await rows(gatehouse.yard)
-        # The head of a binary frame of so many bytes, masked with nothing, and its beginning.
+        # The header of a binary frame of this size with a zero mask, and the start of its payload.
         head = bytes([0x82, 0x80 | 127]) + (1 << 30).to_bytes(8, "big") + bytes(4)
         worker.socket.transport.write(head + bytes(1_000))
         assert (await worker.closed())[0] == 1009
