@@ -1,4 +1,4 @@
-"""What tests of the API may ask for."""
+"""Fixtures of the API tests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.api.office import Office
 
 @pytest_asyncio.fixture
 async def office(tmp_path: Path) -> AsyncIterator[Office]:
-    """A server that wants a token from everybody. Nobody leads yet."""
+    """A server that requires a token from every caller; no leader yet."""
     office = Office(tmp_path)
     yield office
     await office.close()
@@ -20,7 +20,7 @@ async def office(tmp_path: Path) -> AsyncIterator[Office]:
 
 @pytest_asyncio.fixture
 async def local_office(tmp_path: Path) -> AsyncIterator[Office]:
-    """A server for this machine alone."""
+    """A server for local callers without tokens."""
     office = Office(tmp_path, open_locally=True)
     yield office
     await office.close()

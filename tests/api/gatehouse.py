@@ -1,4 +1,4 @@
-"""A yard whose servers speak TLS and let machines join as workers, and the papers that those get."""
+"""Servers with TLS and enrollment, and the certificates of enrolled workers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.store.admin_builders import an_entry
 
 @dataclass(frozen=True)
 class Papers:
-    """A worker's certificate, and the key that it is for."""
+    """A worker's certificate and its private key."""
 
     name: str
     certificate: str
@@ -31,7 +31,7 @@ class Papers:
 
 
 class Gatehouse:
-    """What machines come to that want to be workers."""
+    """CA, servers and join tokens for enrolling workers."""
 
     def __init__(self, yard: Yard, directory: Path) -> None:
         self.yard = yard
@@ -44,7 +44,7 @@ class Gatehouse:
         host.cert_chain_pems[0].write_to_path(directory / "server.crt")
 
     async def server(self, *, is_required: bool = False) -> Server:
-        """A server that leads the pool."""
+        """Start a server and wait until it leads the pool."""
         certificate = self._directory / "ca" / AUTHORITY_CERTIFICATE
         server = await self.yard.server(
             open_locally=False,
@@ -58,14 +58,14 @@ class Gatehouse:
         return server
 
     async def join_token(self, *pools: str, uses: int = 1, life: timedelta = timedelta(hours=1)) -> str:
-        """A join token that is kept."""
+        """Create a stored join token."""
         now = await self.yard.store.time()
         token, row = make_join_token(pools=pools or (POOL,), uses=uses, name="rack", by="a test", now=now, life=life)
         await self.yard.store.insert_join_token(row, an_entry())
         return token
 
     async def join(self, server: Server, name: str, *pools: str) -> Papers:
-        """A machine that becomes a worker."""
+        """Enroll a worker."""
         key = certificates.key_text(certificates.make_key())
         wish = {"name": name, "request": certificates.make_request(key, name)}
         async with server.http(await self.join_token(*pools)) as machine:
@@ -73,7 +73,7 @@ class Gatehouse:
         return Papers(name, given.certificate, key)
 
     def context(self, papers: Papers | None = None) -> ssl.SSLContext:
-        """What a caller believes of servers, and what it shows them."""
+        """Return a TLS context that trusts the servers, optionally with a client certificate."""
         context = ssl.create_default_context()
         self.hosts.configure_trust(context)
         if papers is not None:

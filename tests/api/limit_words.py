@@ -1,4 +1,4 @@
-"""How the page of limits says sizes, lengths and answers."""
+"""Formats of sizes, lengths and responses in the page of limits."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ REFUSED, TOO_LARGE = "422 `refused`", "413 `too_large`"
 
 
 def size(count: int) -> str:
-    """A number of bytes, as people say it."""
+    """Format a number of bytes."""
     for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):
         if count % unit == 0:
             return f"{count // unit} {name}"
@@ -14,10 +14,10 @@ def size(count: int) -> str:
 
 
 def characters(count: int) -> str:
-    """The length of a text."""
+    """Format the length of a text."""
     return f"{count:,} characters"
 
 
 def days(seconds: float) -> str:
-    """A length of time."""
+    """Format a duration."""
     return f"{seconds / 86_400:g} days"

@@ -1,8 +1,8 @@
-"""What a caller may size, how far, and a request that goes too far: the rows of docs/reference/limits.md (SEC-6).
+"""Limits of client input, with a request that exceeds each: the rows of docs/reference/limits.md (SEC-6).
 
     python -m tests.api.limits      prints the tables of that page
 
-To add a limit, add its row: the number is the constant that the code goes by, and the request is one that exceeds it.
+To add a limit, add its row: the number is the constant in the code, and the request exceeds it.
 """
 
 from __future__ import annotations
@@ -67,16 +67,16 @@ class Row(NamedTuple):
     limit: str
     answer: str
     request: Callable[[Things], Request] | None
-    """What exceeds it; None if it is no single request: `test_limits.py` and `test_connections.py` see those."""
+    """A request that exceeds it; None if one request can't: see `test_limits.py` and `test_connections.py`."""
 
     @property
     def line(self) -> str:
-        """As the page has it."""
+        """Return its row in the page."""
         return f"| {self.what} | {self.limit} | {self.answer} |"
 
 
 def rows() -> Iterable[Row]:
-    """All limits, in the order of the page."""
+    """Return all limits in the order of the page."""
     for what, limit, answer, request in _requests():
         yield Row("Requests", what, limit, answer, request)
     for what, limit, answer, request in chain(_jobs(), of_kinds_of_work()):
@@ -315,7 +315,7 @@ def _rules() -> Iterable[_Cells]:
     )
     group = groups.MOST
     yield "work of a group at a time", f"{group:,}", REFUSED, put(f"/api/v1/groups/db?tenant={OWN}", most=group + 1)
-    yield "groups of a tenant", f"{groups.MOST_OF_TENANT:,}", "409 `conflict`", None
+    yield "groups of a tenant", f"{groups.MAX_GROUPS_PER_TENANT:,}", "409 `conflict`", None
     booking = {"cron": "0 2 * * *", "guaranteed": {"cpu": 1.0}}
     yield (
         "a booking", days(capacity_bookings.LONGEST_SECONDS), REFUSED,
@@ -359,7 +359,7 @@ def _people() -> Iterable[_Cells]:
 
 
 def table(section: str) -> list[str]:
-    """The lines of a section's table."""
+    """Return the lines of a section's table."""
     lines = [row.line for row in rows() if row.section == section]
     return ["| what | limit | beyond it |", "|---|---|---|", *lines]
 

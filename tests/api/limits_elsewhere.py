@@ -1,4 +1,4 @@
-"""Limits that no request exceeds: of the link, of what tasks leave, of files and answers (SEC-6)."""
+"""Limits outside of requests: worker link, task results, files and responses (SEC-6)."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from mainspring.worker.executors import attempt_files, secret_values
 from tests.api.limit_words import characters, size
 
 Cells = tuple[str, str, str]
-"""What, how much, and what becomes of more."""
+"""What, the limit, and the effect of exceeding it."""
 
 
 def of_the_link() -> Iterable[Cells]:
-    """Of what workers send."""
+    """Limits of worker messages."""
     yield "a frame", size(wire.LARGEST_FRAME_BYTES), "closed with 1009"
     yield "messages of a frame", f"{link.MOST_IN_A_FRAME:,}", "closed with 1008"
     yield "an id, a name, a label or its value", characters(length_of(wire.Id)), "closed with 1008"
@@ -40,7 +40,7 @@ def of_the_link() -> Iterable[Cells]:
 
 
 def of_tasks() -> Iterable[Cells]:
-    """Of what tasks leave where their worker finds it."""
+    """Limits of task results read by the worker."""
     yield "`$MAINSPRING_OUTPUT`", size(attempt_files.LARGEST_OUTPUT_BYTES), "the attempt fails: `Output`"
     yield "`$MAINSPRING_CHECKPOINT`", size(work.LARGEST_CHECKPOINT_BYTES), "not taken; the last one stays"
     yield "`$MAINSPRING_PROGRESS`", size(attempt_files.LARGEST_PROGRESS_BYTES), "not taken"
@@ -54,7 +54,7 @@ def of_tasks() -> Iterable[Cells]:
 
 
 def of_files() -> Iterable[Cells]:
-    """Of what is read besides requests."""
+    """Limits of files and responses."""
     yield "a file that is submitted", size(sources.LARGEST_TEXT_BYTES), "`invalid_file`"
     yield "values of a YAML file", f"{sources.MOST_NODES:,}", "`invalid_file`"
     yield "how deep it goes", f"{sources.DEEPEST}", "`invalid_file`"
@@ -65,5 +65,5 @@ def of_files() -> Iterable[Cells]:
 
 
 def length_of(kind: object) -> int:
-    """The most that a type of the link takes."""
+    """Return the maximum length of a type of the link."""
     return next(mark.max_length for mark in get_args(kind) if isinstance(mark, msgspec.Meta) and mark.max_length)

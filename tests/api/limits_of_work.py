@@ -1,4 +1,4 @@
-"""Limits of single kinds of work, and of workers that speak plain HTTP, with requests that exceed them (SEC-6)."""
+"""Limits of kinds of work and of HTTP workers, with requests that exceed them (SEC-6)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Cells = tuple[str, str, str, Callable[[Things], Request] | None]
 
 
 def of_kinds_of_work() -> Iterable[Cells]:
-    """What single kinds of work may say."""
+    """Limits of kinds of work."""
     url = {"url": f"http://example.com/{long(urls.LONGEST_URL)}"}
     yield "the address of an HTTP call", characters(urls.LONGEST_URL), REFUSED, task(work={"http": url})
     headers = {"url": "http://example.com", "headers": many(http_calls.MOST_HEADERS)}
@@ -32,7 +32,7 @@ def of_kinds_of_work() -> Iterable[Cells]:
 
 
 def of_claims() -> Iterable[Cells]:
-    """What workers that speak plain HTTP may say."""
+    """Limits of HTTP workers."""
     path, worker = "/api/v1/scheduler/claim-runs", {"worker_id": "w1"}
     yield "the name of a worker", characters(100), REFUSED, post(path, json={"worker_id": long(100)})
     most = rest_claims.MOST_CLAIMED

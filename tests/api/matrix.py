@@ -1,11 +1,11 @@
-"""Who is answered what: every route of the application, asked by everybody there could be (SEC-2).
+"""Permissions: the response of every route to every kind of caller (SEC-2).
 
-`matrix.txt` says what is expected. This prints the lines of routes that are missing there, or that are wrong:
+`matrix.txt` has the expected responses. This prints the lines of missing or deviating routes:
 
     python -m tests.api.matrix
 
-A new route needs its line; a new kind of thing with an id in a path needs a line in `Scene.things` and in MISSING; a
-route whose body has fields that must be there needs a line in BODIES.
+A new route needs its line; a new kind of resource with an id in a path needs a line in `Scene.things` and in MISSING; a
+route with required body fields needs a line in BODIES.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from tests.store.admin_builders import an_entry
 TABLE = Path(__file__).with_name("matrix.txt")
 OWN, OTHER = "acme", "globex"
 SIDES = ("own", "other", "every")
-"""The tenant whose things are asked for, another one, and every tenant."""
+"""The tenant of the requested resources, another one, and all tenants."""
 STRANGERS = ("none", "expired", "revoked")
-"""No token, and tokens of an administrator that are good no more."""
+"""No token, and expired or revoked tokens of an administrator."""
 COLUMNS = [
     *(
         f"{role}.{side}"
@@ -65,7 +65,7 @@ EVENT = {"specversion": "1.0", "id": "1", "source": "/test", "type": "arrived"}
 POLICY = {"label": "eu_data", "requires": {"region": "eu"}}
 GROUP = {"most": 3}
 NOWHERE = "http://127.0.0.1:9/hook"
-"""It is never called: addresses of this machine are refused."""
+"""Never called: addresses of this machine are rejected."""
 BODIES: dict[str, object] = {
     "act_on_runs": {"act": "pause", "q": "state:RUNNING", "tenant": OWN, "dry_run": True},
     "apply": {"items": [{"job": NOOP, "tenant": OWN}], "dry_run": True},
@@ -89,7 +89,7 @@ BODIES: dict[str, object] = {
     "put_booking": {"cron": "0 2 * * *", "seconds": 60, "guaranteed": {"cpu": 1.0}},
     "put_group": GROUP,
     "freeze": {"kind": "tenant", "subject": OWN},
-    "suppose": {"changes": ["cpu 1"]},
+    "what_if": {"changes": ["cpu 1"]},
     "claim_runs": {"worker_id": "hands"},
     "start_claimed_run": {"worker_id": "hands"},
 }
@@ -97,7 +97,7 @@ QUERIES: dict[str, dict[str, str]] = {
     "follow_events": {"after": "nowhere"},
     "unfreeze": {"kind": "tenant", "subject": OWN},
 }
-"""So that the answer has an end, and what was frozen goes on."""
+"""Queries that end streams, and undo freezes."""
 MISSING = {
     "attempts": "att_000000000000-0000000000000000",
     "bookings": "never",
@@ -119,7 +119,7 @@ MISSING = {
     "webhooks": "hook_000000000000-0000000000000000",
     "workers": "never",
 }
-"""For each kind of thing in a path, an id that none has."""
+"""For each kind of resource in a path, an unknown id."""
 _PARAMETER = re.compile(r"([a-z-]+)/\{(\w+)\}")
 _ORDER = {"GET": 0, "WS": 0, "POST": 1, "PUT": 1, "PATCH": 1, "DELETE": 2}
 
@@ -131,23 +131,23 @@ class Way:
     method: str
     path: str
     endpoint: Endpoint | None
-    """None for what is not for people: the worker link, and what servers ask each other."""
+    """None for routes that are not for users: the worker link, and internal routes between servers."""
 
     @property
     def name(self) -> str:
-        """As the table has it."""
+        """Return the row name in the table."""
         return f"{self.method:6} {self.path}"
 
     def kinds(self) -> list[str]:
-        """What has an id in the path."""
+        """Return the kinds of resources in the path."""
         return [kind for kind, _ in _PARAMETER.findall(self.path)]
 
     def url(self, things: Mapping[str, str]) -> str:
-        """The path with the ids of these things."""
+        """Return the path with these ids."""
         return _PARAMETER.sub(lambda found: f"{found[1]}/{things[found[1]]}", self.path)
 
     def query(self, *, with_tenant: bool) -> dict[str, str]:
-        """What is asked for: one tenant's things, where that can be said."""
+        """Return the query, with the tenant where possible."""
         if self.endpoint is None:
             return {}
         asked = dict(QUERIES.get(self.endpoint.operation, {}))
@@ -156,7 +156,7 @@ class Way:
         return asked
 
     def body(self) -> dict[str, object]:
-        """What is sent."""
+        """Return the request body."""
         if self.endpoint is None or self.method in {"GET", "DELETE"}:
             return {}
         headers = {"content-type": self.endpoint.takes}
@@ -164,7 +164,7 @@ class Way:
 
 
 def ways(office: Office) -> list[Way]:
-    """All that the application answers; what takes things away comes last."""
+    """Return all routes; deleting ones last."""
     known = {(endpoint.method, endpoint.path): endpoint for endpoint in endpoints()}
     found = []
     for route in office.front.app.routes:
@@ -178,17 +178,17 @@ def ways(office: Office) -> list[Way]:
 
 
 class Scene:
-    """An office where two tenants have one of everything."""
+    """A server where two tenants have one of each resource."""
 
     def __init__(self, office: Office, hand: Hand) -> None:
         self.office = office
         self._hand = hand
         self.things: dict[str, str] = {}
-        """For each kind of thing in a path, the id of one that the first tenant has."""
+        """For each kind of resource in a path, the id of one of the first tenant."""
         self.attempts: dict[str, str] = {}
 
     async def renew(self) -> None:
-        """Make everything anew: whoever asked before may have taken it away."""
+        """Recreate all resources, which earlier requests may have deleted."""
         run, task = await self._running(OWN)
         await self._running(OTHER)
         admin = await self.office.admin(OWN)
@@ -226,7 +226,7 @@ class Scene:
         }
 
     async def _join(self, worker: str, token: str) -> None:
-        """A worker is known by a certificate, with a key of its own each time."""
+        """Create a worker identity, with a new key each time."""
         now = await self.office.store.time()
         row = IdentityRow(
             name=worker, key=token, pools=(POOL,), serial="1", join_token=token, enrolled_at=now, renewed_at=now,
@@ -235,7 +235,7 @@ class Scene:
         assert await self.office.store.enrol(row, an_entry())
 
     async def _running(self, tenant: str) -> tuple[RunView, TaskView]:
-        """A task that a worker has in hands."""
+        """Start a task on a worker."""
         admin = await self.office.admin(tenant)
         finish_by = (await self.office.store.time() + timedelta(days=1)).isoformat()
         run = await submit(admin, NOOP if tenant == OWN else THEIRS, finish_by=finish_by)
@@ -244,7 +244,7 @@ class Scene:
         return run, read(await admin.get(f"/api/v1/tasks/{task}"), TaskView)
 
     async def _take(self, task: str) -> str:
-        """Start whatever comes, until this task has; its attempt."""
+        """Start tasks until this one has started; return its attempt."""
         while True:
             assign = await self._hand.hear(Assign)
             attempts = [one.attempt for one in assign.group]
@@ -254,7 +254,7 @@ class Scene:
                     return one.attempt
 
     async def caller(self, column: str) -> httpx2.AsyncClient:
-        """Whoever a column is about."""
+        """Return the client of a column."""
         token = await self._token(column)
         return self.office.caller(token)
 
@@ -274,7 +274,7 @@ class Scene:
         return await self.office.token(Role(role), tenant=tenant)
 
     async def ask_all(self, column: str) -> dict[str, str]:
-        """What somebody is answered, for each route."""
+        """Return the responses to one client, by route."""
         await self.renew()
         caller = await self.caller(column)
         return {way.name: await self._ask(way, caller, column) for way in ways(self.office)}
@@ -290,7 +290,7 @@ class Scene:
 
 
 async def shake_hands(office: Office, path: str, headers: Mapping[str, str]) -> str:
-    """How a WebSocket begins: 101, or the status that it is denied with."""
+    """Open a WebSocket; return 101, or the status of its rejection."""
     sent: list[Message] = []
     said: list[Message] = [{"type": "websocket.connect"}, {"type": "websocket.disconnect", "code": 1000}]
 
@@ -313,7 +313,7 @@ async def shake_hands(office: Office, path: str, headers: Mapping[str, str]) -> 
 
 @asynccontextmanager
 async def scene_of(office: Office) -> AsyncIterator[Scene]:
-    """A scene, for as long as the block lasts."""
+    """Set up a scene for as long as the block lasts."""
     async with office.led() as leader:
         hand = await Hand("w1", leader, "s1", cores=1_000).welcome()
         idle = await Hand("w2", leader, "s2", cores=0).welcome()
@@ -324,7 +324,7 @@ async def scene_of(office: Office) -> AsyncIterator[Scene]:
 
 
 def read_table(text: str) -> dict[str, dict[str, str]]:
-    """What each route is expected to answer to whom."""
+    """Read the expected responses by route and caller."""
     table = {}
     for line in text.splitlines():
         if not line or line.startswith("#"):
@@ -335,7 +335,7 @@ def read_table(text: str) -> dict[str, dict[str, str]]:
 
 
 def print_line(name: str, answers: Mapping[str, str]) -> str:
-    """A line of the table."""
+    """Format a line of the table."""
     groups: dict[str, list[str]] = {}
     for column in COLUMNS:
         groups.setdefault(column.partition(".")[0], []).append(f"{answers[column]:3}")
@@ -343,7 +343,7 @@ def print_line(name: str, answers: Mapping[str, str]) -> str:
 
 
 def print_header() -> list[str]:
-    """The lines above the table that say whose columns are whose."""
+    """Return the header lines of the table."""
     asking = [role for role in Role if role is not Role.JOIN]
     roles = " | ".join(f"{role:{7 if role is Role.ATTEMPT else 11}}" for role in asking)
     sides = " | ".join("own oth" if role is Role.ATTEMPT else "own oth all" for role in asking)

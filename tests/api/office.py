@@ -1,4 +1,4 @@
-"""The application over a SQLite store, and people who ask it things."""
+"""The application on a SQLite store without sockets, and its clients."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ NOOP: dict[str, object] = {"name": "noop", "tasks": [{"name": "only"}]}
 
 
 class HurriedClock(MachineClock):
-    """The machine's clock, which a test can set forward."""
+    """The machine's clock, which a test can advance."""
 
     ahead = 0.0
 
     def monotonic(self) -> float:
-        """Seconds."""
+        """Return the monotonic time."""
         return super().monotonic() + self.ahead
 
     def wall(self) -> Any:
-        """The time."""
+        """Return the wall time."""
         return super().wall() + timedelta(seconds=self.ahead)
 
 
 class Office:
-    """One server, not listening: requests are handed to it."""
+    """One in-process server: requests are passed to it directly."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Office:
         given: Mapping[str, str] | None = None,
         enrolment: Enrolment | None = None,
     ) -> None:
-        """`given` is what is set on it, in the place of GENEROUS."""
+        """`given`: settings in place of GENEROUS."""
         self.clock = HurriedClock()
         path = directory / "store.db"
         if not path.exists():
@@ -86,36 +86,36 @@ class Office:
 
     @property
     def services(self) -> Services:
-        """What the routes work with."""
+        """Return the services of the routes."""
         return self.front.services
 
     def caller(self, token: str | None = None, *, address: str = "127.0.0.1", **headers: str) -> httpx2.AsyncClient:
-        """Somebody who asks, from an address, perhaps with a token."""
+        """Return a client with an address, optionally with a token."""
         if token is not None:
             headers["authorization"] = f"Bearer {token}"
         transport = httpx2.ASGITransport(self.front.app, client=(address, 50_000), raise_app_exceptions=False)
         return httpx2.AsyncClient(transport=transport, base_url="http://localhost:8484", headers=headers)
 
     async def token(self, *roles: Role, tenant: str = EVERY_TENANT, name: str = "a-test", days: float = 1) -> str:
-        """A token that is kept."""
+        """Create a stored token."""
         now = await self.store.time()
         token, row = make_token(tenant=tenant, roles=roles, name=name, by="a test", now=now, life=timedelta(days=days))
         await self.store.insert_token(row)
         return token
 
     async def admin(self, tenant: str = EVERY_TENANT) -> httpx2.AsyncClient:
-        """Somebody who may do everything, of every tenant or of one."""
+        """Return an admin client, of all tenants or of one."""
         return self.caller(await self.token(Role.ADMIN, tenant=tenant))
 
     @asynccontextmanager
     async def led(self) -> AsyncIterator[Leader]:
-        """Somebody leads the pool for as long as the block lasts."""
+        """Run the engine as leader of the pool for as long as the block lasts."""
         await self.store.ensure_shard(POOL)
         async with self.engine.running():
             yield await self.engine.leader(POOL)
 
     async def close(self) -> None:
-        """Everything ends."""
+        """Close the store."""
         await self.store.close()
 
 
@@ -135,13 +135,13 @@ def _empty_store() -> bytes:
 
 
 async def submit(caller: httpx2.AsyncClient, job: dict[str, object] = NOOP, **fields: object) -> RunView:
-    """A run of a job."""
+    """Submit a job and a run of it."""
     view = read(await caller.post("/api/v1/jobs", json=job), JobView)
     return read(await caller.post("/api/v1/runs", json={"job": view.name, **fields}), RunView)
 
 
 async def running_task(office: Office, caller: httpx2.AsyncClient, leader: Leader) -> tuple[Hand, TaskView]:
-    """A task that a worker has in hands and has started."""
+    """Start a task on a worker."""
     hand = await Hand("w1", leader, "s1").welcome()
     await submit(caller)
     assignment = await hand.next_task()
@@ -155,20 +155,20 @@ async def running_task(office: Office, caller: httpx2.AsyncClient, leader: Leade
 
 
 async def until(condition: Callable[[], Any], *, within: float = 10.0) -> None:
-    """Wait until something is so."""
+    """Wait until a condition holds."""
     async with asyncio.timeout(within):
-        while not await condition():  # noqa: ASYNC110 - the store tells nobody
+        while not await condition():  # noqa: ASYNC110 - the store has no notifications
             await asyncio.sleep(0.01)
 
 
 def read(response: httpx2.Response, kind: Any) -> Any:
-    """The answer to a request that went well, as a struct."""
+    """Decode a successful response."""
     assert response.is_success, response.text
     return msgspec.json.decode(response.content, type=kind)
 
 
 def problem(response: httpx2.Response, status: int) -> dict[str, Any]:
-    """The problem that a request was answered with."""
+    """Return the problem in an error response."""
     assert response.status_code == status, response.text
     assert response.headers["content-type"] == "application/problem+json"
     body: dict[str, Any] = response.json()
@@ -178,7 +178,7 @@ def problem(response: httpx2.Response, status: int) -> dict[str, Any]:
 
 
 async def all_pages(caller: httpx2.AsyncClient, path: str, kind: Any, **params: str | int) -> AsyncIterator[list[Any]]:
-    """The pages of a list, one after another."""
+    """Yield the pages of a list."""
     cursor = ""
     while True:
         page = read(await caller.get(path, params={**params, "cursor": cursor}), Page[kind])
@@ -189,5 +189,5 @@ async def all_pages(caller: httpx2.AsyncClient, path: str, kind: Any, **params: 
 
 
 def pointers(body: dict[str, Any]) -> Iterable[str]:
-    """Where the faults of a problem are."""
+    """Return the locations of a problem's faults."""
     return [fault["pointer"] for fault in body["errors"]]

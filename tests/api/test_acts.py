@@ -1,4 +1,4 @@
-"""What people ask for is carried out by the leader, and the answer says what became of it."""
+"""Actions are executed by the leader, and the response has their result."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def test_a_run_gets_another_priority(office: Office) -> None:
     assert pointers(problem(unknown, 422)) == ["/priority"]
 
 
-async def test_a_worker_is_cordoned_and_let_go_on(office: Office) -> None:
+async def test_a_worker_is_cordoned_and_uncordoned(office: Office) -> None:
     caller = await office.admin()
     async with office.led() as leader:
         await running_task(office, caller, leader)
@@ -100,7 +100,7 @@ async def test_a_worker_is_cordoned_and_let_go_on(office: Office) -> None:
     problem(missing, 404)
 
 
-async def test_a_reason_has_bounds_and_a_body_has_only_what_it_may(office: Office) -> None:
+async def test_reasons_are_limited_and_unknown_body_fields_rejected(office: Office) -> None:
     caller = await office.admin("acme")
     run = await submit(caller)
 
@@ -111,7 +111,7 @@ async def test_a_reason_has_bounds_and_a_body_has_only_what_it_may(office: Offic
     assert pointers(problem(unknown, 422)) == ["/reason"]
 
 
-async def test_while_nobody_leads_an_act_is_to_be_repeated_later(office: Office) -> None:
+async def test_without_a_leader_an_action_is_to_be_retried(office: Office) -> None:
     caller = await office.admin("acme")
     await office.store.ensure_shard("default")
     run = await submit(caller)

@@ -1,4 +1,4 @@
-"""What people were told of, open circuits, and usual durations."""
+"""Alerts, open circuits and duration statistics."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def _commit(office: Office, batch: Batch) -> None:
     await office.store.commit(term, 1, batch)
 
 
-async def test_alerts_are_listed_by_tenant_and_by_whether_they_are_over(office: Office) -> None:
+async def test_alerts_are_listed_by_tenant_and_state(office: Office) -> None:
     acme, everybody = await office.admin("acme"), await office.admin()
     now = await office.store.time()
     rows = [_alert(tenant, now) for tenant in ("acme", "acme", "acme", "globex", "")]
@@ -49,7 +49,7 @@ async def test_alerts_are_listed_by_tenant_and_by_whether_they_are_over(office: 
     problem(await acme.get("/api/v1/alerts", params={"tenant": "globex"}), 403)
 
 
-async def test_circuits_of_others_are_not_shown(office: Office) -> None:
+async def test_circuits_of_other_tenants_are_hidden(office: Office) -> None:
     acme, everybody = await office.admin("acme"), await office.admin()
     now = await office.store.time()
     rows = [
@@ -63,7 +63,7 @@ async def test_circuits_of_others_are_not_shown(office: Office) -> None:
     assert len(read(await everybody.get("/api/v1/breakers"), Page[BreakerView]).items) == 3
 
 
-async def test_a_job_says_how_long_it_usually_takes(office: Office) -> None:
+async def test_duration_statistics_of_a_job_are_listed(office: Office) -> None:
     caller = await office.admin("acme")
     await submit(caller)
     now = await office.store.time()

@@ -1,4 +1,4 @@
-"""Amounts go in as people write them, and come out the same."""
+"""Amounts are returned as they were given."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SAID = st.builds(
 
 
 @given(SAID)
-def test_what_is_said_comes_back(said: Amounts) -> None:
+def test_amounts_are_returned_as_given(said: Amounts) -> None:
     faults = Faults()
 
     kept = quantities.read(said, "burst", faults)
@@ -34,7 +34,7 @@ def test_what_is_said_comes_back(said: Amounts) -> None:
 
 
 @given(SAID)
-def test_a_promise_of_nothing_is_none(said: Amounts) -> None:
+def test_a_guarantee_of_zero_is_unset(said: Amounts) -> None:
     shown = quantities.show_promised(Resources(**quantities.read(said, "guaranteed", Faults())))
 
     assert shown == Amounts(
@@ -42,7 +42,7 @@ def test_a_promise_of_nothing_is_none(said: Amounts) -> None:
     )
 
 
-def test_a_task_may_ask_for_any_amount_of_what_a_pool_does_not_limit() -> None:
+def test_unset_pool_limits_allow_any_amount() -> None:
     said = Amounts(cpu=1.5, gpu=0)
 
     largest = quantities.read_largest(said, "max_resources", Faults())
@@ -64,7 +64,7 @@ def test_a_task_may_ask_for_any_amount_of_what_a_pool_does_not_limit() -> None:
         (Amounts(disk=2**80), "burst.disk"),
     ],
 )
-def test_what_can_not_be_is_named(said: Amounts, where: str) -> None:
+def test_invalid_amounts_are_reported(said: Amounts, where: str) -> None:
     faults = Faults()
 
     quantities.read(said, "burst", faults)

@@ -1,4 +1,4 @@
-"""Many jobs with their schedules are put at once: what is there stays as it is, and each change is told of."""
+"""Applying many jobs with schedules: unchanged definitions stay, and each change is audited."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ APPLY = "/api/v1/apply"
 
 
 def an_item(name: str, *, command: str = "true", minute: int = 0, **fields: Any) -> dict[str, Any]:
-    """A job of one task that a schedule is for."""
+    """An item with a job of one task."""
     schedule = {"name": f"{name}-daily", "job": name, "trigger": {"kind": "cron", "cron": f"{minute} 5 * * *"}}
     return {
         "job": {"name": name, "tasks": [{"name": "only", "work": {"run": [command]}}]},
@@ -34,7 +34,7 @@ def an_item(name: str, *, command: str = "true", minute: int = 0, **fields: Any)
 
 
 async def put(caller: httpx2.AsyncClient, *items: dict[str, Any], **fields: Any) -> list[ApplyLine]:
-    """What became of each item."""
+    """Return the result of each item."""
     answer = await caller.post(APPLY, json={"items": items, **fields})
     assert answer.is_success, answer.text
     assert answer.headers["content-type"] == "application/x-ndjson"
@@ -42,22 +42,22 @@ async def put(caller: httpx2.AsyncClient, *items: dict[str, Any], **fields: Any)
 
 
 async def entries(office: Office) -> list[AuditRow]:
-    """What the log says, the oldest first."""
+    """Return the audit entries, oldest first."""
     return (await office.store.list_audit(AuditFilter(act="apply"), None, 1_000))[::-1]
 
 
 def changes(lines: list[ApplyLine]) -> list[tuple[str, int, list[str]]]:
-    """Of each item what became of its job, its version, and what became of its schedules."""
+    """Return the job change, version and schedule changes of each item."""
     return [(line.change, line.version, [one.change for one in line.schedules]) for line in lines]
 
 
 def faults(line: ApplyLine) -> list[tuple[str, str]]:
-    """Where the faults of an item are, and what they are."""
+    """Return the locations and texts of an item's faults."""
     assert line.problem is not None
     return [(fault.pointer, fault.detail) for fault in line.problem.errors]
 
 
-async def test_what_is_new_is_made_and_what_is_there_stays_as_it_is(office: Office) -> None:
+async def test_new_definitions_are_created_and_unchanged_ones_kept(office: Office) -> None:
     caller = await office.admin("acme")
 
     first = await put(caller, an_item("a"), an_item("b"), why="the first of all")
@@ -73,7 +73,7 @@ async def test_what_is_new_is_made_and_what_is_there_stays_as_it_is(office: Offi
     assert (view.version, view.job, "05:30" in view.trigger) == (2, "b", True)
 
 
-async def test_each_change_has_one_entry_in_the_audit_log_and_nothing_else_has_any(office: Office) -> None:
+async def test_each_change_has_exactly_one_audit_entry(office: Office) -> None:
     caller = await office.admin("acme")
     first = await put(caller, an_item("a"), an_item("b"), why="the first of all")
     ids = [line.schedules[0].id for line in first]
@@ -95,7 +95,7 @@ async def test_each_change_has_one_entry_in_the_audit_log_and_nothing_else_has_a
     assert msgspec.json.decode(schedule.after or "")["trigger"]["cron"] == "30 5 * * *"
 
 
-async def test_a_dry_run_says_what_would_be_and_writes_nothing(office: Office) -> None:
+async def test_a_dry_run_lists_the_changes_and_writes_nothing(office: Office) -> None:
     caller = await office.admin("acme")
     await put(caller, an_item("a"))
     wishes = [an_item("a", command="false", minute=30), an_item("b")]
@@ -109,7 +109,7 @@ async def test_a_dry_run_says_what_would_be_and_writes_nothing(office: Office) -
     assert [row.name for row in nothing] == ["a-daily"]
 
 
-async def test_faults_are_those_of_their_item_and_touch_no_other(office: Office) -> None:
+async def test_faults_affect_only_their_own_item(office: Office) -> None:
     caller = await office.admin("acme")
     wrong = an_item("wrong")
     wrong["job"]["tasks"][0] |= {"name": "no name", "needs": [{"task": "nobody"}]}
@@ -138,7 +138,7 @@ async def test_faults_are_those_of_their_item_and_touch_no_other(office: Office)
         ({"trigger": {"kind": "sometimes"}}, "/schedules/0/definition/trigger/kind"),
     ],
 )
-async def test_a_job_is_not_kept_if_its_schedule_has_a_fault(
+async def test_a_job_is_not_stored_if_its_schedule_is_invalid(
     office: Office, change: dict[str, object], where: str
 ) -> None:
     caller = await office.admin("acme")
@@ -151,7 +151,7 @@ async def test_a_job_is_not_kept_if_its_schedule_has_a_fault(
     problem(await caller.get("/api/v1/jobs/a"), 404)
 
 
-async def test_what_is_no_job_at_all_is_refused_with_its_place(office: Office) -> None:
+async def test_an_item_that_is_not_a_job_is_rejected_with_its_location(office: Office) -> None:
     caller = await office.admin("acme")
 
     number, empty, twice = await put(
@@ -160,10 +160,10 @@ async def test_what_is_no_job_at_all_is_refused_with_its_place(office: Office) -
 
     assert (number.job, [where for where, _ in faults(number)]) == ("", ["/job"])
     assert [where for where, _ in faults(empty)] == ["/job/name", "/job/tasks"]
-    assert faults(twice) == [("/schedules/1/definition/name", "stands twice")]
+    assert faults(twice) == [("/schedules/1/definition/name", "is a duplicate")]
 
 
-async def test_items_that_name_the_same_are_carried_out_one_after_another(office: Office) -> None:
+async def test_items_with_the_same_name_are_applied_in_order(office: Office) -> None:
     caller = await office.admin("acme")
 
     lines = await put(caller, an_item("a"), an_item("a", command="false"), an_item("a", command="false"))
@@ -187,7 +187,7 @@ async def test_a_schedule_moves_to_another_job(office: Office) -> None:
     assert read(await caller.get("/api/v1/schedules/before-daily"), ScheduleView).job == "after"
 
 
-async def test_a_job_that_was_deleted_is_there_again(office: Office) -> None:
+async def test_a_deleted_job_is_restored(office: Office) -> None:
     caller = await office.admin("acme")
     item = {**an_item("a"), "schedules": []}
     await put(caller, item)
@@ -200,7 +200,7 @@ async def test_a_job_that_was_deleted_is_there_again(office: Office) -> None:
     assert read(await caller.get("/api/v1/jobs/a"), JobView).version == 1
 
 
-async def test_windows_since_an_instant_are_those_of_a_new_schedule_only(office: Office) -> None:
+async def test_since_applies_to_new_schedules_only(office: Office) -> None:
     caller = await office.admin("acme")
     now = await office.store.time()
     since = now - timedelta(days=3)
@@ -221,7 +221,7 @@ async def test_windows_since_an_instant_are_those_of_a_new_schedule_only(office:
     assert [where for where, _ in faults(ahead)] == ["/schedules/0/since"]
 
 
-async def test_a_schedule_may_begin_paused_and_one_that_is_there_is_not_paused_by_it(office: Office) -> None:
+async def test_a_new_schedule_may_start_paused_and_an_existing_one_is_not_paused(office: Office) -> None:
     caller = await office.admin("acme")
     item, other = an_item("a"), an_item("b")
     await put(caller, other)
@@ -238,8 +238,8 @@ async def test_a_schedule_may_begin_paused_and_one_that_is_there_is_not_paused_b
     assert read(await caller.get("/api/v1/schedules/a-daily"), ScheduleView).next_at is not None
 
 
-async def test_what_is_unchanged_is_not_checked_again(office: Office) -> None:
-    """A time that was to come when it was put has passed since."""
+async def test_an_unchanged_definition_is_not_validated_again(office: Office) -> None:
+    """A time that was in the future when it was applied has passed since."""
     caller = await office.admin("acme")
     at = await office.store.time() + timedelta(minutes=1)
     item = an_item("a")
@@ -256,7 +256,7 @@ async def test_what_is_unchanged_is_not_checked_again(office: Office) -> None:
     assert read(await caller.get("/api/v1/jobs/a"), JobView).version == 1
 
 
-async def test_an_item_of_another_tenant_is_answered_by_its_problem(office: Office) -> None:
+async def test_an_item_of_another_tenant_gets_a_problem(office: Office) -> None:
     caller = office.caller(await office.token(Role.SUBMITTER, tenant="acme"))
 
     lines = await put(caller, an_item("a"), an_item("a", tenant="globex"), an_item("b"))
@@ -265,7 +265,7 @@ async def test_an_item_of_another_tenant_is_answered_by_its_problem(office: Offi
     assert await office.store.find_job("globex", "a") is None
 
 
-async def test_more_than_are_written_together_come_back_in_order(office: Office) -> None:
+async def test_results_of_several_groups_keep_their_order(office: Office) -> None:
     caller = await office.admin("acme")
     items = [an_item(f"j{number}") for number in range(AT_ONCE + 10)]
     items[3]["job"]["tasks"] = []
@@ -276,8 +276,8 @@ async def test_more_than_are_written_together_come_back_in_order(office: Office)
     assert [line.number for line in lines if line.problem] == [3]
 
 
-async def test_a_name_that_somebody_takes_meanwhile_is_a_conflict_of_its_item_alone(office: Office) -> None:
-    """Two requests for the same new things, at once: whatever each is told, everything is there once."""
+async def test_a_concurrently_taken_name_conflicts_only_its_own_item(office: Office) -> None:
+    """Two concurrent requests for the same new definitions: whatever the responses, each is stored once."""
     caller = await office.admin("acme")
     wishes = [an_item(f"j{number}") for number in range(20)]
 
@@ -290,7 +290,7 @@ async def test_a_name_that_somebody_takes_meanwhile_is_a_conflict_of_its_item_al
         assert line.problem is None or line.problem.code == "conflict"
 
 
-async def test_a_body_with_faults_is_refused_as_a_whole(office: Office) -> None:
+async def test_an_invalid_body_is_rejected_as_a_whole(office: Office) -> None:
     caller = await office.admin("acme")
 
     many = problem(await caller.post(APPLY, json={"items": [{"job": {}}] * 1_001}), 422)

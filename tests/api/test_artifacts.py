@@ -1,4 +1,4 @@
-"""Files that tasks left, as a list (WRK-11): with the result that named them, or not at all."""
+"""Lists of artifacts (WRK-11): stored with the result that names them, or not at all."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ HASH = "ab" * 32
 
 
 def left(path: str = "a.csv", *, keep_seconds: int = 0) -> Artifact:
-    """A file, as a worker names it."""
+    """An artifact in a worker's result."""
     return Artifact(path, 7, HASH, f"file:///srv/{path}", keep_seconds)
 
 
 async def ends(hand: Hand, attempt: str, *artifacts: Artifact, outcome: Outcome = Outcome.SUCCEEDED) -> Verdict:
-    """What the server says to the end of an attempt."""
+    """Return the server's verdict on the end of an attempt."""
     hand.say(Result(attempt, outcome, "1", '{"message": "no"}' if outcome is Outcome.FAILED else None, artifacts))
     return (await hand.hear(Answer)).verdict
 
 
 async def listed(caller: httpx2.AsyncClient, path: str, **params: str | int) -> list[ArtifactView]:
-    """What is listed there."""
+    """Return the listed artifacts."""
     page: Page[ArtifactView] = read(await caller.get(f"/api/v1/{path}/artifacts", params=params), Page[ArtifactView])
     return page.items
 
 
-async def test_what_a_result_names_is_listed_by_run_and_task_once_it_is_applied(office: Office) -> None:
+async def test_artifacts_of_an_applied_result_are_listed_by_run_and_task(office: Office) -> None:
     caller = await office.admin("acme")
     async with office.led() as leader:
         hand, task = await running_task(office, caller, leader)
@@ -56,7 +56,7 @@ async def test_what_a_result_names_is_listed_by_run_and_task_once_it_is_applied(
     assert (one.kept_until, one.is_expired) == (None, False)
 
 
-async def test_those_of_a_failed_attempt_are_listed_if_they_are_asked_for(office: Office) -> None:
+async def test_artifacts_of_a_failed_attempt_are_listed_on_request(office: Office) -> None:
     caller = await office.admin("acme")
     async with office.led() as leader:
         hand, task = await running_task(office, caller, leader)
@@ -71,7 +71,7 @@ async def test_those_of_a_failed_attempt_are_listed_if_they_are_asked_for(office
     assert [(one.path, one.succeeded) for one in of_it] == [("why.txt", False)]
 
 
-async def test_a_result_of_an_attempt_that_is_not_the_workers_lists_nothing(office: Office) -> None:
+async def test_artifacts_of_another_workers_attempt_are_not_listed(office: Office) -> None:
     caller = await office.admin("acme")
     async with office.led() as leader:
         _, task = await running_task(office, caller, leader)
@@ -84,7 +84,7 @@ async def test_a_result_of_an_attempt_that_is_not_the_workers_lists_nothing(offi
     assert after == []
 
 
-async def test_a_path_that_leads_elsewhere_is_rejected_with_its_result(office: Office) -> None:
+async def test_a_path_outside_the_folder_is_rejected_with_its_result(office: Office) -> None:
     caller = await office.admin("acme")
     async with office.led() as leader:
         hand, task = await running_task(office, caller, leader)
@@ -99,7 +99,7 @@ async def test_a_path_that_leads_elsewhere_is_rejected_with_its_result(office: O
     assert "leads elsewhere" in now["because"]
 
 
-async def test_an_artifact_expires_so_long_after_its_runs_end(office: Office) -> None:
+async def test_an_artifact_expires_after_the_end_of_its_run(office: Office) -> None:
     caller = await office.admin("acme")
     async with office.led() as leader:
         hand, task = await running_task(office, caller, leader)
@@ -136,7 +136,7 @@ async def test_a_long_list_has_pages(office: Office) -> None:
     problem(many, 422)
 
 
-async def test_an_attempt_lists_those_of_its_own_run_and_of_no_other(office: Office) -> None:
+async def test_an_attempt_lists_artifacts_of_its_own_run_only(office: Office) -> None:
     caller = await office.admin("acme")
     async with office.led() as leader:
         hand, task = await running_task(office, caller, leader)

@@ -1,4 +1,4 @@
-"""The audit log: every change is there once, and a chain that was tampered with is found out (SEC-4, I-73)."""
+"""The audit log: every change has one entry, and tampering is detected (SEC-4, I-73)."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ from tests.api.matrix import OWN, scene_of, ways
 from tests.api.office import NOOP, Office, all_pages, problem, read, submit
 
 DRY = {"backfill_schedule", "act_on_runs", "apply"}
-"""What the walk asks for as a dry run."""
+"""Routes that are called as a dry run."""
 HOURLY = {"name": "hourly", "job": "noop", "trigger": {"kind": "cron", "cron": "0 * * * *"}}
 
 
 async def entries(caller: httpx2.AsyncClient, **params: str) -> list[AuditView]:
-    """Entries, the latest first."""
+    """Return entries, latest first."""
     found: list[AuditView] = read(await caller.get("/api/v1/audit", params=params), Page[AuditView]).items
     return found
 
 
 async def verification(caller: httpx2.AsyncClient, **params: str) -> VerificationView:
-    """What becomes of looking through a chain."""
+    """Return the result of verifying a chain."""
     found: VerificationView = read(await caller.get("/api/v1/audit/verification", params=params), VerificationView)
     return found
 
 
 async def grow(office: Office, acme: httpx2.AsyncClient, times: int = 5) -> None:
-    """A chain with some entries."""
+    """Create a chain with some entries."""
     for number in range(times):
         await acme.post("/api/v1/jobs", json={**NOOP, "name": f"job{number}"})
     await Sealer(office.store, office.clock).seal_all()
 
 
-async def test_every_answered_change_is_there_once_under_the_id_of_its_request(office: Office) -> None:
+async def test_every_change_has_one_entry_under_its_request_id(office: Office) -> None:
     async with scene_of(office) as scene:
         await scene.renew()
         caller = await scene.caller("admin.every")
@@ -66,7 +66,7 @@ async def test_every_answered_change_is_there_once_under_the_id_of_its_request(o
     assert {row.tenant for row in told} <= {OWN, "default", INSTALLATION}
 
 
-async def test_an_entry_says_who_did_what_to_what_from_where_and_why(office: Office) -> None:
+async def test_an_entry_records_actor_action_object_source_and_reason(office: Office) -> None:
     acme = await office.admin("acme")
     await submit(acme)
     made = read(await acme.post("/api/v1/schedules", json={"definition": HOURLY, "why": "for ann"}), ScheduleView)
@@ -97,8 +97,8 @@ async def test_no_token_is_in_the_log(office: Office) -> None:
     assert row.hash not in answer.text
 
 
-def test_the_first_token_is_in_the_log_too(tmp_path: Path) -> None:
-    """It is made by going to the store itself."""
+def test_the_bootstrap_token_is_audited_too(tmp_path: Path) -> None:
+    """It is created directly in the store."""
     url = f"sqlite:///{tmp_path / 'store.db'}"
     token = create_token(url, "ops", ["admin"])
 
@@ -115,7 +115,7 @@ def test_the_first_token_is_in_the_log_too(tmp_path: Path) -> None:
     assert token.rpartition("_")[2] not in str(told)
 
 
-async def test_what_is_refused_is_not_there(office: Office) -> None:
+async def test_rejected_requests_are_not_audited(office: Office) -> None:
     acme = await office.admin("acme")
 
     problem(await acme.post("/api/v1/runs", json={"job": "never"}), 422)
@@ -124,7 +124,7 @@ async def test_what_is_refused_is_not_there(office: Office) -> None:
     assert await entries(acme) == []
 
 
-async def test_entries_are_found_by_who_what_and_when(office: Office) -> None:
+async def test_entries_are_filtered_by_actor_action_and_time(office: Office) -> None:
     acme = await office.admin("acme")
     await submit(acme)
     run = read(await acme.post("/api/v1/runs", json={"job": "noop"}), RunView)
@@ -163,7 +163,7 @@ async def test_a_tenant_sees_its_own_entries_and_chain_only(office: Office) -> N
     problem(await globex.get("/api/v1/audit/chain", params={"tenant": "acme"}), 403)
 
 
-async def test_a_chain_that_nobody_touched_is_sound(office: Office) -> None:
+async def test_an_untouched_chain_verifies(office: Office) -> None:
     acme = await office.admin("acme")
     await grow(office, acme)
 
@@ -175,7 +175,7 @@ async def test_a_chain_that_nobody_touched_is_sound(office: Office) -> None:
     assert (await verification(await office.admin())).entries == 0
 
 
-async def test_whoever_verifies_by_themselves_gets_all_that_the_hashes_need(office: Office) -> None:
+async def test_clients_can_recompute_the_hashes(office: Office) -> None:
     acme = await office.admin("acme")
     await submit(acme)
     await acme.post("/api/v1/schedules", json={"definition": HOURLY})
@@ -205,7 +205,7 @@ async def test_whoever_verifies_by_themselves_gets_all_that_the_hashes_need(offi
         ("DELETE FROM audit_heads", 1, "head of the chain is missing"),
     ],
 )
-async def test_tampering_is_found_and_its_place_is_named(
+async def test_tampering_is_detected_and_located(
     office: Office, tmp_path: Path, tampering: str, seq: int, why: str
 ) -> None:
     acme = await office.admin("acme")

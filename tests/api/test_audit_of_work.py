@@ -1,4 +1,4 @@
-"""What the audit log says of jobs, runs and tasks: one entry for each request that changed something (I-73)."""
+"""Audit entries of jobs, runs and tasks: one for each request that changed something (I-73)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ SECRET_PARAMS = {"password": "canary-7"}
 
 
 async def entries(office: Office, act: str) -> list[AuditRow]:
-    """What the log says of an operation, the oldest first."""
+    """Return the entries of an operation, oldest first."""
     return (await office.store.list_audit(AuditFilter(act=act), None, 1_000))[::-1]
 
 
-async def test_a_job_and_a_run_are_told_of_and_parameters_never(office: Office) -> None:
+async def test_jobs_and_runs_are_audited_without_parameters(office: Office) -> None:
     caller = await office.admin("acme")
     run = await submit(caller, params=SECRET_PARAMS)
 
@@ -31,7 +31,7 @@ async def test_a_job_and_a_run_are_told_of_and_parameters_never(office: Office) 
     assert "canary-7" not in "".join(filter(None, (made.before, made.after, made.why, made.object)))
 
 
-async def test_of_a_key_every_request_is_told_that_was_accepted(office: Office) -> None:
+async def test_every_accepted_request_of_a_key_is_audited(office: Office) -> None:
     caller = await office.admin("acme")
     await submit(caller)
     key = {"Idempotency-Key": "k"}
@@ -43,7 +43,7 @@ async def test_of_a_key_every_request_is_told_that_was_accepted(office: Office) 
     assert len(await entries(office, "create_run")) == 1 + 2
 
 
-async def test_runs_that_come_together_are_told_of_one_by_one(office: Office) -> None:
+async def test_concurrent_runs_are_audited_separately(office: Office) -> None:
     caller = await office.admin("acme")
     await submit(caller)
 
@@ -53,7 +53,7 @@ async def test_runs_that_come_together_are_told_of_one_by_one(office: Office) ->
     assert len({entry.object for entry in told}) == len({entry.id for entry in told}) == 21
 
 
-async def test_of_many_runs_in_one_transaction_there_is_one_entry(office: Office) -> None:
+async def test_many_runs_in_one_transaction_have_one_entry(office: Office) -> None:
     caller = await office.admin("acme")
     await submit(caller)
 
@@ -63,8 +63,8 @@ async def test_of_many_runs_in_one_transaction_there_is_one_entry(office: Office
     assert msgspec.json.decode(entry.after or "") == {"runs": 3, "first": ids[0], "last": ids[-1]}
 
 
-async def test_of_lines_that_are_written_together_there_is_one_entry_and_one_for_each_key(office: Office) -> None:
-    """A line that is refused is not told of."""
+async def test_lines_written_together_share_an_entry_and_keyed_ones_have_their_own(office: Office) -> None:
+    """A rejected line is not audited."""
     caller = await office.admin("acme")
     await submit(caller)
     lines: list[dict[str, object]] = [{"job": "noop"}] * 1_000
@@ -79,7 +79,7 @@ async def test_of_lines_that_are_written_together_there_is_one_entry_and_one_for
     assert [one["id"] for one in told if "runs" not in one] == [ids[1_002]]
 
 
-async def test_acts_are_told_of_with_what_was_before_and_what_became_of_them(office: Office) -> None:
+async def test_actions_are_audited_with_old_and_new_values(office: Office) -> None:
     caller = await office.admin("acme")
     async with office.led() as leader:
         _, task = await running_task(office, caller, leader)
@@ -100,7 +100,7 @@ async def test_acts_are_told_of_with_what_was_before_and_what_became_of_them(off
     assert len(await entries(office, "kill_task")) == len(await entries(office, "cancel_run")) == 1
 
 
-async def test_a_job_that_is_deleted_is_told_of_and_a_refusal_is_not(office: Office) -> None:
+async def test_deleting_a_job_is_audited_and_a_rejected_delete_is_not(office: Office) -> None:
     caller = await office.admin("acme")
     await submit(caller, NOOP)
 
@@ -112,7 +112,7 @@ async def test_a_job_that_is_deleted_is_told_of_and_a_refusal_is_not(office: Off
 
 
 async def bulk(caller: httpx2.AsyncClient, lines: list[dict[str, object]], mode: str) -> list[str]:
-    """Submit lines; their ids, empty for one that was refused."""
+    """Submit lines; return their ids, empty for a rejected one."""
     content = b"\n".join(map(msgspec.json.encode, lines))
     answer = await caller.post("/api/v1/runs/bulk", params={"mode": mode}, content=content)
     assert answer.is_success, answer.text

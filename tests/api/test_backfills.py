@@ -1,4 +1,4 @@
-"""Past windows of a schedule, run by somebody's wish (TRG-9)."""
+"""Backfills: past windows of a schedule, run on request (TRG-9)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def _planner(office: Office) -> httpx2.AsyncClient:
     return caller
 
 
-async def test_a_dry_run_lists_every_window_and_makes_nothing(office: Office) -> None:
+async def test_a_dry_run_lists_every_window_and_creates_nothing(office: Office) -> None:
     caller = await _planner(office)
     await caller.post(f"{PATH}/trigger", json={"window_at": "2026-01-06T05:00:00Z"})
 
@@ -33,7 +33,7 @@ async def test_a_dry_run_lists_every_window_and_makes_nothing(office: Office) ->
     assert read(await caller.get(f"{PATH}/backfills"), Page[BackfillSummary]).items == []
 
 
-async def test_a_backfill_runs_so_many_windows_at_a_time(office: Office) -> None:
+async def test_a_backfill_respects_its_parallelism(office: Office) -> None:
     caller = await _planner(office)
 
     made = read(await caller.post(f"{PATH}/backfill", json={**WEEK, "max_parallel": 2, "why": "lost"}), BackfillView)
@@ -45,7 +45,7 @@ async def test_a_backfill_runs_so_many_windows_at_a_time(office: Office) -> None
     assert (kept.id, kept.wanted, kept.max_parallel, kept.why) == (made.id, 7, 2, "lost")
 
 
-async def test_a_range_that_can_not_be_is_refused(office: Office) -> None:
+async def test_an_invalid_range_is_rejected(office: Office) -> None:
     caller = await _planner(office)
 
     backwards = await caller.post(f"{PATH}/backfill", json={"since": WEEK["before"], "before": WEEK["since"]})

@@ -1,4 +1,4 @@
-"""Many runs at once: looked at first, then acted on one by one, each in the audit log."""
+"""Bulk actions on runs: dry run, execution and audit."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ ACT = "/api/v1/runs/act"
 
 
 async def act(caller: httpx2.AsyncClient, **fields: Any) -> list[BulkActLine]:
-    """What became of each run."""
+    """Return the result of each run."""
     answer = await caller.post(ACT, json=fields)
     assert answer.is_success, answer.text
     assert answer.headers["content-type"] == "application/x-ndjson"
     return [msgspec.json.decode(line, type=BulkActLine) for line in answer.content.splitlines()]
 
 
-async def test_a_dry_run_says_what_would_be_acted_on_and_does_nothing(office: Office) -> None:
+async def test_a_dry_run_lists_the_runs_and_changes_nothing(office: Office) -> None:
     caller = await office.admin("acme")
     runs = [(await submit(caller)).id for _ in range(3)]
     await submit(caller, {**NOOP, "name": "other"})
@@ -37,7 +37,7 @@ async def test_a_dry_run_says_what_would_be_acted_on_and_does_nothing(office: Of
     assert await office.store.list_audit(AuditFilter(act="act_on_runs"), None, 10) == []
 
 
-async def test_all_runs_that_fit_are_acted_on_and_each_is_told_of(office: Office) -> None:
+async def test_all_matching_runs_are_changed_and_audited(office: Office) -> None:
     caller = await office.admin("acme")
     runs = [(await submit(caller)).id for _ in range(40)]
     other = await submit(caller, {**NOOP, "name": "other"})
@@ -67,8 +67,8 @@ async def test_a_priority_is_changed_for_many(office: Office) -> None:
     assert changed.priority == "P0"
 
 
-async def test_what_goes_wrong_with_one_run_is_said_in_its_line(office: Office) -> None:
-    """Nobody leads: each run is answered for itself."""
+async def test_an_error_of_one_run_is_reported_in_its_line(office: Office) -> None:
+    """Without a leader, each run gets its own error."""
     caller = await office.admin("acme")
     await office.store.ensure_shard("default")
     await submit(caller)
@@ -91,13 +91,15 @@ async def test_what_goes_wrong_with_one_run_is_said_in_its_line(office: Office) 
         ({"act": "cancel", "q": "job:a", "why": "x" * 1_001}, ["/why"]),
     ],
 )
-async def test_what_is_wrong_with_a_wish_is_named(office: Office, wish: dict[str, object], expected: list[str]) -> None:
+async def test_an_invalid_request_is_rejected_with_its_faults(
+    office: Office, wish: dict[str, object], expected: list[str]
+) -> None:
     caller = await office.admin("acme")
 
     assert pointers(problem(await caller.post(ACT, json=wish), 422)) == expected
 
 
-async def test_nothing_is_done_if_there_are_more_than_somebody_thought(office: Office) -> None:
+async def test_nothing_is_changed_if_more_runs_match_than_expected(office: Office) -> None:
     caller = await office.admin("acme")
     run, _ = await submit(caller), await submit(caller)
 
@@ -109,7 +111,7 @@ async def test_nothing_is_done_if_there_are_more_than_somebody_thought(office: O
     assert left.cancelled_by is None
 
 
-async def test_nobody_acts_on_what_they_may_not_see(office: Office) -> None:
+async def test_hidden_runs_are_not_changed(office: Office) -> None:
     await submit(await office.admin("acme"))
     other = await office.admin("globex")
 

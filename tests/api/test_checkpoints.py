@@ -1,4 +1,4 @@
-"""A checkpoint is replaced only if it is still what somebody saw (WRK-7)."""
+"""A checkpoint is replaced only if its version is still the expected one (WRK-7)."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from tests.api.office import SECRET, Office, pointers, problem, running_task, su
 
 
 def path(task: TaskView) -> str:
-    """Where the checkpoint of a task is."""
+    """Return the path of a task's checkpoint."""
     return f"/api/v1/tasks/{task.id}/checkpoint"
 
 
 async def attempt(office: Office, attempt_id: str) -> httpx2.AsyncClient:
-    """An attempt that speaks for itself."""
+    """Return a client with the token of an attempt."""
     until = await office.store.time() + timedelta(hours=1)
     return office.caller(make_attempt_token(SECRET, attempt_id, until))
 
 
-async def test_a_checkpoint_is_replaced_by_whoever_saw_the_last_one(office: Office) -> None:
+async def test_a_checkpoint_is_replaced_by_a_client_with_its_version(office: Office) -> None:
     caller = await office.admin("acme")
     async with office.led() as leader:
         _, task = await running_task(office, caller, leader)
@@ -49,8 +49,8 @@ async def test_a_checkpoint_is_replaced_by_whoever_saw_the_last_one(office: Offi
     assert whatever.is_success
 
 
-async def test_of_many_who_saw_the_same_checkpoint_one_replaces_it(office: Office) -> None:
-    """Whoever is too late is told so, also if they were only a moment too late."""
+async def test_one_of_many_concurrent_replacements_wins(office: Office) -> None:
+    """Late requests fail, even if only by a moment."""
     caller = await office.admin("acme")
     async with office.led() as leader:
         _, task = await running_task(office, caller, leader)
@@ -64,7 +64,7 @@ async def test_of_many_who_saw_the_same_checkpoint_one_replaces_it(office: Offic
     assert kept.json()["document"] == winner
 
 
-async def test_an_attempt_saves_its_own_checkpoint_and_no_other(office: Office) -> None:
+async def test_an_attempt_saves_its_own_checkpoint_only(office: Office) -> None:
     caller = await office.admin("acme")
     async with office.led() as leader:
         hand, task = await running_task(office, caller, leader)
@@ -92,7 +92,7 @@ async def test_an_attempt_saves_its_own_checkpoint_and_no_other(office: Office) 
         (b"1", {"If-Match": "*"}, 412, None),
     ],
 )
-async def test_what_is_no_checkpoint_is_not_saved(
+async def test_an_invalid_checkpoint_is_rejected(
     office: Office, content: bytes, headers: dict[str, str], status: int, expected: list[str] | None
 ) -> None:
     caller = await office.admin("acme")

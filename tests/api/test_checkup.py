@@ -1,4 +1,4 @@
-"""How a server is, over the API: also while its store does not answer, which is when somebody asks."""
+"""Server health over the API, also while its store does not answer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def look(caller: httpx2.AsyncClient) -> CheckupView:
 
 
 async def add_overdue(office: Office, tenant: str, minutes: int) -> None:
-    """A schedule that was due so long ago, and that nobody fires: no engine runs."""
+    """Add an overdue schedule; no engine runs to fire it."""
     now = await office.store.time()
     row = ScheduleRow(
         id=f"sched_{tenant}", tenant=tenant, name="nightly", job="etl", version=1, spec="{}", pool=POOL,
@@ -33,7 +33,7 @@ async def add_overdue(office: Office, tenant: str, minutes: int) -> None:
     await office.store.insert_schedule(row, change)
 
 
-async def test_leases_are_told_with_how_long_they_hold(office: Office) -> None:
+async def test_leases_are_reported_with_their_remaining_time(office: Office) -> None:
     viewer = office.caller(await office.token(Role.VIEWER, tenant="acme"))
     async with office.led():
         held = await look(viewer)
@@ -48,7 +48,7 @@ async def test_leases_are_told_with_how_long_they_hold(office: Office) -> None:
     assert abs(held.ahead_seconds) < 1
 
 
-async def test_overdue_schedules_are_told_the_most_overdue_first_and_to_each_tenant_its_own(office: Office) -> None:
+async def test_overdue_schedules_are_reported_worst_first_and_per_tenant(office: Office) -> None:
     await add_overdue(office, "acme", 3)
     await add_overdue(office, "globex", 7)
 
@@ -61,7 +61,7 @@ async def test_overdue_schedules_are_told_the_most_overdue_first_and_to_each_ten
     assert [one.tenant for one in own.overdue] == ["acme"]
 
 
-async def test_where_servers_are_is_for_those_who_see_every_tenant(office: Office) -> None:
+async def test_server_addresses_require_access_to_all_tenants(office: Office) -> None:
     now = await office.store.time()
     row = ServerRow(name="a", address="http://10.1.2.3:8484", version="1", started_at=now, heard_at=now)
     await office.store.server_heard(row)
@@ -72,7 +72,7 @@ async def test_where_servers_are_is_for_those_who_see_every_tenant(office: Offic
     assert [(one.name, one.address) for one in own.servers] == [("a", "")]
 
 
-async def test_while_the_store_does_not_answer_that_is_the_answer(local_office: Office) -> None:
+async def test_an_unreachable_store_is_reported(local_office: Office) -> None:
     caller = local_office.caller()
     await local_office.store.close()
 

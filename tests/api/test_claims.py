@@ -22,17 +22,17 @@ STEP: dict[str, object] = {"name": "claimed", "tasks": [{"name": "step", "max_at
 
 
 def of(run: str, call: str) -> str:
-    """Where something is said of a claimed run."""
+    """Return a path of a claimed run."""
     return f"/api/v1/pipeline-runs/{run}/{call}"
 
 
 async def worker(office: Office) -> httpx2.AsyncClient:
-    """Somebody who may only be a worker."""
+    """Return a client with the role worker."""
     return office.caller(await office.token(Role.WORKER))
 
 
 async def claim(caller: httpx2.AsyncClient, name: str = "hands", **fields: object) -> list[dict[str, Any]]:
-    """What a worker gets."""
+    """Claim runs for a worker."""
     answer = await caller.post(CLAIM, json={"worker_id": name, "wait_seconds": 10, **fields})
     assert answer.status_code == 200, answer.text
     runs: list[dict[str, Any]] = answer.json()["claimed_runs"]
@@ -40,7 +40,7 @@ async def claim(caller: httpx2.AsyncClient, name: str = "hands", **fields: objec
 
 
 async def started(caller: httpx2.AsyncClient) -> str:
-    """A run that a worker has claimed and started."""
+    """Claim and start a run."""
     (run,) = await claim(caller)
     answer = await caller.post(of(run["run_id"], "start"), json={"worker_id": "hands"})
     assert answer.json() == {"run_id": run["run_id"], "status": "RUNNING"}, answer.text
@@ -84,7 +84,7 @@ async def test_work_is_claimed_started_and_completed(office: Office) -> None:
     assert run_view.state == "SUCCEEDED"
 
 
-async def test_a_claim_waits_for_work_and_no_longer_than_it_says(office: Office) -> None:
+async def test_a_claim_waits_for_work_up_to_its_limit(office: Office) -> None:
     admin, hands = await office.admin("acme"), await worker(office)
     async with office.led():
         nothing = await claim(hands, wait_seconds=0)
@@ -96,7 +96,7 @@ async def test_a_claim_waits_for_work_and_no_longer_than_it_says(office: Office)
     assert run["task"] == "step"
 
 
-async def test_each_claim_gets_something_else_and_no_more_than_it_wants(office: Office) -> None:
+async def test_each_claim_gets_different_tasks_up_to_its_maximum(office: Office) -> None:
     admin, hands = await office.admin("acme"), await worker(office)
     wide: dict[str, object] = {"name": "wide", "tasks": [{"name": f"t{number}"} for number in range(7)]}
     async with office.led():
@@ -116,7 +116,7 @@ async def _queued(office: Office, count: int) -> bool:
     return sum(leader.shard.memory.queues.depth.values()) == count
 
 
-async def test_what_is_not_started_in_time_comes_again_under_another_id(office: Office) -> None:
+async def test_an_unstarted_claim_expires_and_its_task_gets_another_id(office: Office) -> None:
     admin, hands = await office.admin("acme"), await worker(office)
     async with office.led():
         await submit(admin, STEP)
@@ -138,7 +138,7 @@ async def test_what_is_not_started_in_time_comes_again_under_another_id(office: 
     assert (task.state, task.output, task.attempt_id) == (TaskState.RUNNING, None, next_run["run_id"])
 
 
-async def test_a_failure_is_tried_again_unless_it_is_said_to_be_no_use(office: Office) -> None:
+async def test_a_failure_is_retried_unless_permanent(office: Office) -> None:
     admin, hands = await office.admin("acme"), await worker(office)
     error = {"error_type": "SERVICE_UNAVAILABLE", "error_details": {"message": "busy", "provider_error_code": "503"}}
     async with office.led():
@@ -162,7 +162,7 @@ async def test_a_failure_is_tried_again_unless_it_is_said_to_be_no_use(office: O
     assert '"provider_error_code":"503"' in (task.error or "")
 
 
-async def test_whoever_is_to_stop_hears_it_at_the_next_heartbeat(office: Office) -> None:
+async def test_a_stop_is_delivered_with_the_next_heartbeat(office: Office) -> None:
     admin, hands = await office.admin("acme"), await worker(office)
     async with office.led():
         made = await submit(admin, STEP)
@@ -181,7 +181,7 @@ async def test_whoever_is_to_stop_hears_it_at_the_next_heartbeat(office: Office)
     assert view.state == "CANCELLED"
 
 
-async def test_a_cancelled_claim_is_over_at_once(office: Office) -> None:
+async def test_a_cancelled_claim_ends_immediately(office: Office) -> None:
     admin, hands = await office.admin("acme"), await worker(office)
     async with office.led():
         made = await submit(admin, STEP)
@@ -194,8 +194,8 @@ async def test_a_cancelled_claim_is_over_at_once(office: Office) -> None:
     assert view.state == "CANCELLED"
 
 
-async def test_nobody_speaks_for_anothers_attempt(office: Office) -> None:
-    """Another token, a task's own token, an id that nobody has."""
+async def test_an_attempt_can_be_reported_by_its_own_worker_only(office: Office) -> None:
+    """Another token, a task's own token, an unknown id."""
     admin, hands = await office.admin("acme"), await worker(office)
     async with office.led():
         await submit(admin, STEP)
@@ -240,12 +240,12 @@ async def _tomorrow(office: Office) -> datetime:
         ({"worker_id": "w", "resources": {"cpu": -1}}, "/resources/cpu"),
     ],
 )
-async def test_a_claim_that_makes_no_sense_is_refused(office: Office, body: dict[str, object], pointer: str) -> None:
+async def test_an_invalid_claim_is_rejected(office: Office, body: dict[str, object], pointer: str) -> None:
     hands = await worker(office)
     assert list(pointers(problem(await hands.post(CLAIM, json=body), 422))) == [pointer]
 
 
-async def test_what_is_too_large_is_refused_and_changes_nothing(office: Office) -> None:
+async def test_an_oversized_body_is_rejected_and_changes_nothing(office: Office) -> None:
     admin, hands = await office.admin("acme"), await worker(office)
     async with office.led():
         await submit(admin, STEP)
@@ -264,12 +264,12 @@ async def test_what_is_too_large_is_refused_and_changes_nothing(office: Office) 
 
 
 async def _endless() -> AsyncIterator[bytes]:
-    """A body that nobody would ever have read to its end."""
+    """An endless body."""
     while True:
         yield b"x" * 65_536
 
 
-async def test_a_worker_gets_what_it_has_room_and_labels_for(office: Office) -> None:
+async def test_a_worker_gets_tasks_that_fit_its_capacity_and_labels(office: Office) -> None:
     admin, hands = await office.admin("acme"), await worker(office)
     picky: dict[str, object] = {
         "name": "picky",
@@ -293,8 +293,8 @@ async def test_a_worker_gets_what_it_has_room_and_labels_for(office: Office) -> 
     assert problem(pool, 503)["code"] == "not_leading"
 
 
-async def test_whoever_goes_away_while_it_waits_gets_nothing(office: Office) -> None:
-    """A caller that hangs up is not given work that somebody else could have."""
+async def test_a_disconnected_client_gets_no_work(office: Office) -> None:
+    """A disconnected client is not given work that another could have."""
     admin, hands = await office.admin("acme"), await worker(office)
     async with office.led() as leader:
         waiting = asyncio.create_task(claim(hands, "gone", wait_seconds=30))

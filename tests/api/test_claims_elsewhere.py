@@ -1,4 +1,4 @@
-"""Workers that speak plain HTTP to any server, while the leader is another, changes, or ends (WRK-2)."""
+"""HTTP workers with any server, while another one leads, changes or stops (WRK-2)."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ CLAIM = "/api/v1/scheduler/claim-runs"
 
 @pytest.fixture
 async def yard(tmp_path: Path) -> AsyncIterator[Yard]:
-    """A store without a server."""
+    """A store without servers."""
     async with Yard(tmp_path) as yard:
         yield yard
 
 
 async def claim(http: httpx2.AsyncClient, wait: float = 8.0) -> dict[str, Any]:
-    """The one run that a worker gets."""
+    """Claim one run."""
     answer = await http.post(CLAIM, json={"worker_id": "hands", "wait_seconds": wait})
     (run,) = answer.json()["claimed_runs"]
     assert isinstance(run, dict)
@@ -35,16 +35,16 @@ async def claim(http: httpx2.AsyncClient, wait: float = 8.0) -> dict[str, Any]:
 
 
 async def say(http: httpx2.AsyncClient, run: dict[str, Any], call: str, **body: object) -> httpx2.Response:
-    """Something is said of a run."""
+    """Call a route of a claimed run."""
     return await http.post(f"/api/v1/pipeline-runs/{run['run_id']}/{call}", json=body)
 
 
 def waits(leader: Leader, claims: int) -> bool:
-    """Whether so many claims are open."""
+    """Return whether this many claims are open."""
     return len(leader.shard.memory.claims.open) == claims
 
 
-async def test_any_server_takes_a_workers_calls(yard: Yard) -> None:
+async def test_any_server_accepts_calls_of_workers(yard: Yard) -> None:
     first = await yard.server("one")
     leader = await first.leader()
     second = await yard.server("two")
@@ -67,10 +67,10 @@ async def test_any_server_takes_a_workers_calls(yard: Yard) -> None:
     assert log.data == b"elsewhere\n"
 
 
-async def test_what_was_claimed_outlives_the_leader(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A clean hand-over: what is started and what is only claimed go on, and a claim that waited is tried again.
+async def test_claims_survive_a_change_of_leader(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clean handover: started and claimed runs continue, and a waiting claim is retried.
 
-    The hand-over does not wait for the claim, nor for the time after which a server that stops drops connections.
+    The handover waits neither for the claim nor for the timeout after which a stopping server drops connections.
     """
     with monkeypatch.context() as patch:
         patch.setattr(server_module, "_SHUTDOWN_SECONDS", 3_600)
@@ -107,8 +107,8 @@ async def test_what_was_claimed_outlives_the_leader(yard: Yard, monkeypatch: pyt
     ]
 
 
-async def test_whoever_hangs_up_elsewhere_leaves_nothing_behind(yard: Yard) -> None:
-    """The leader hears of it over the server in between."""
+async def test_a_client_that_disconnects_from_another_server_leaves_no_claim(yard: Yard) -> None:
+    """The leader is notified through the other server."""
     first = await yard.server("one")
     leader = await first.leader()
     second = await yard.server("two")
@@ -127,7 +127,7 @@ async def test_whoever_hangs_up_elsewhere_leaves_nothing_behind(yard: Yard) -> N
     assert (claimed["run"], claimed["attempt"]) == (run.id, 1)
 
 
-async def test_a_server_that_ends_lets_those_go_who_wait(yard: Yard) -> None:
+async def test_a_stopping_server_releases_waiting_claims(yard: Yard) -> None:
     first = await yard.server("one")
     leader = await first.leader()
     async with first.http() as http:

@@ -1,4 +1,4 @@
-"""What a caller sends before, behind and instead of a request is bounded, and costs nobody else anything (SEC-6)."""
+"""Input before, after and instead of a request is bounded, and affects no other client (SEC-6)."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from tests.api.yard import DEADLINE_SECONDS, Server, Yard
 GIGABYTE = 1_000_000_000
 PIECE = b"x" * 64 * 1024
 MOST_IN_FLIGHT = 16 << 20
-"""What the kernel keeps between two sockets."""
+"""Data buffered by the kernel between two sockets."""
 POST = b"POST /api/v1/runs HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
 CHUNKED = POST + b"transfer-encoding: chunked\r\n\r\n"
 
 
 @pytest_asyncio.fixture
 async def server(tmp_path: Path) -> AsyncIterator[Server]:
-    """A server that listens."""
+    """A listening server."""
     async with Yard(tmp_path) as yard:
         server = await yard.server()
         yield server
         async with server.http() as client:
-            assert (await client.get("/healthz")).status_code == 200, "it goes on for others"
+            assert (await client.get("/healthz")).status_code == 200, "other clients are served"
 
 
 async def send(server: Server, start: bytes, piece: bytes = b"", most: int = 0) -> tuple[bytes, int]:
-    """Send a beginning, and a piece again and again, until the server hangs up or so many bytes are out.
+    """Send a start and then a piece repeatedly, until the server closes or a number of bytes is sent.
 
-    Returns what it answered, and how many bytes it would take.
+    Returns the response, and how many bytes the server accepted.
     """
     port = int(server.address.rpartition(":")[2])
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -49,11 +49,11 @@ async def send(server: Server, start: bytes, piece: bytes = b"", most: int = 0) 
                     await writer.drain()
                     sent += len(piece)
             except ConnectionError:
-                pass  # it was hung up on, as expected
+                pass  # the server closed the connection, as expected
             try:
                 answer = await answering
             except ConnectionError:
-                answer = b""  # the reset came before the last bytes were read
+                answer = b""  # the reset arrived before the last bytes were read
     finally:
         writer.transport.abort()
     return answer, sent
@@ -68,7 +68,7 @@ async def send(server: Server, start: bytes, piece: bytes = b"", most: int = 0) 
     ],
     ids=["length", "chunked", "small chunks"],
 )
-async def test_a_gigabyte_is_refused_and_not_read(server: Server, start: bytes, piece: bytes) -> None:
+async def test_a_gigabyte_is_rejected_unread(server: Server, start: bytes, piece: bytes) -> None:
     answer, sent = await send(server, start, piece, GIGABYTE)
 
     assert answer.startswith(b"HTTP/1.1 413 ")
@@ -76,13 +76,13 @@ async def test_a_gigabyte_is_refused_and_not_read(server: Server, start: bytes, 
     assert sent < MOST_IN_FLIGHT
 
 
-async def test_a_body_that_is_announced_and_waits_to_be_asked_for_is_refused_at_once(server: Server) -> None:
+async def test_an_oversized_body_with_expect_continue_is_rejected_immediately(server: Server) -> None:
     answer, _ = await send(server, POST + b"expect: 100-continue\r\ncontent-length: %d\r\n\r\n" % GIGABYTE)
 
     assert answer.startswith(b"HTTP/1.1 413 ")
 
 
-async def test_nobody_reads_the_body_of_a_stranger(tmp_path: Path) -> None:
+async def test_the_body_of_an_unauthenticated_client_is_not_read(tmp_path: Path) -> None:
     async with Yard(tmp_path) as yard:
         server = await yard.server(open_locally=False)
         answer, sent = await send(server, POST + b"content-length: %d\r\n\r\n" % GIGABYTE, PIECE, GIGABYTE)
@@ -91,7 +91,7 @@ async def test_nobody_reads_the_body_of_a_stranger(tmp_path: Path) -> None:
     assert sent < MOST_IN_FLIGHT
 
 
-async def test_a_connection_goes_on_behind_a_small_body_that_nobody_wanted(server: Server) -> None:
+async def test_a_connection_continues_after_a_small_unread_body(server: Server) -> None:
     body = b"x" * (MOST_THROWN_AWAY_BYTES // 2)
     refused = b"POST /nowhere HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
     last = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
@@ -114,7 +114,7 @@ async def test_a_connection_goes_on_behind_a_small_body_that_nobody_wanted(serve
     ],
     ids=["value", "number", "path", "whole value", "whole number", "link"],
 )
-async def test_a_head_without_an_end_is_refused(server: Server, start: bytes, piece: bytes) -> None:
+async def test_an_endless_head_is_rejected(server: Server, start: bytes, piece: bytes) -> None:
     answer, sent = await send(server, start, piece, GIGABYTE if piece else 0)
 
     assert answer.startswith(b"HTTP/1.1 431 ")
@@ -122,7 +122,7 @@ async def test_a_head_without_an_end_is_refused(server: Server, start: bytes, pi
     assert sent < MOST_IN_FLIGHT
 
 
-async def test_a_large_head_that_is_allowed_is_read(server: Server) -> None:
+async def test_a_large_head_within_the_limit_is_accepted(server: Server) -> None:
     filling = b"a: " + b"b" * (LARGEST_HEAD_BYTES - 1_000) + b"\r\n"
 
     answer, _ = await send(
@@ -133,14 +133,14 @@ async def test_a_large_head_that_is_allowed_is_read(server: Server) -> None:
 
 
 @pytest.mark.parametrize("piece", [b"a: b\r\n" * 1_000, PIECE], ids=["number", "value"])
-async def test_what_follows_a_body_without_an_end_is_hung_up_on(server: Server, piece: bytes) -> None:
+async def test_endless_trailers_close_the_connection(server: Server, piece: bytes) -> None:
     _, sent = await send(server, CHUNKED + b"2\r\n{}\r\n0\r\ntrailer: ", piece, GIGABYTE)
 
     assert sent < MOST_IN_FLIGHT
 
 
 @pytest.mark.parametrize("nonsense", [b"\x16\x03\x01\x02\x00" * 20, b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n"])
-async def test_what_is_no_request_is_answered_with_a_problem(server: Server, nonsense: bytes) -> None:
+async def test_invalid_http_is_answered_with_a_problem(server: Server, nonsense: bytes) -> None:
     """SEC-7."""
     answer, _ = await send(server, nonsense)
 

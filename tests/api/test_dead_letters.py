@@ -1,4 +1,4 @@
-"""What failed for good is listed and started again; runs are retried and rerun; tasks get more time (RTY-5, DAG-7)."""
+"""Dead letters are listed and retried; runs are retried and rerun; tasks are extended (RTY-5, DAG-7)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PATH = "/api/v1/dead-letters"
 
 
 async def _fail(hand: Hand) -> str:
-    """The next task fails for good; its id."""
+    """Fail the next task permanently; return its id."""
     assignment = await hand.next_task()
     hand.say(Result(assignment.attempt, Outcome.FAILED, None, ERROR))
     await hand.hear(Answer)
@@ -29,7 +29,7 @@ async def _fail(hand: Hand) -> str:
 
 
 async def _move_to_history(office: Office, leader: Leader, run_id: str) -> None:
-    """A run that is over has stayed its time."""
+    """Move an ended run to history."""
     leader.inbox.put(RunsAged(run_ids=(run_id,)))
 
     async def is_there() -> bool:
@@ -39,7 +39,7 @@ async def _move_to_history(office: Office, leader: Leader, run_id: str) -> None:
     await until(is_there)
 
 
-async def test_what_failed_for_good_is_listed_and_started_again(office: Office) -> None:
+async def test_dead_letters_are_listed_and_retried(office: Office) -> None:
     caller = await office.admin("acme")
     async with office.led() as leader:
         hand = await Hand("w1", leader, "s1").welcome()
@@ -58,7 +58,7 @@ async def test_what_failed_for_good_is_listed_and_started_again(office: Office) 
     assert read(await caller.get(PATH), Page[DeadLetterView]).items == []
 
 
-async def test_once_in_history_it_runs_again_as_a_linked_run(office: Office) -> None:
+async def test_a_dead_letter_in_history_is_rerun_as_a_linked_run(office: Office) -> None:
     caller = await office.admin("acme")
     async with office.led() as leader:
         hand = await Hand("w1", leader, "s1").welcome()
@@ -93,17 +93,17 @@ async def test_dead_letters_are_read_page_by_page_and_by_tenant(office: Office) 
     problem(await acme.post(f"{PATH}/{made[3]}/retry"), 404)
 
 
-async def test_only_what_failed_is_a_dead_letter(office: Office) -> None:
+async def test_only_failed_tasks_are_dead_letters(office: Office) -> None:
     caller = await office.admin("acme")
     async with office.led() as leader:
         _, task = await running_task(office, caller, leader)
 
         answer = await caller.post(f"{PATH}/{task.id}/retry")
 
-    assert "only what failed" in problem(answer, 422)["errors"][0]["detail"]
+    assert "RUNNING" in problem(answer, 422)["errors"][0]["detail"]
 
 
-async def test_a_run_is_retried_from_its_failure_or_run_again_whole(office: Office) -> None:
+async def test_a_run_is_retried_from_its_failure_or_rerun_completely(office: Office) -> None:
     caller = await office.admin("acme")
     async with office.led() as leader:
         hand = await Hand("w1", leader, "s1").welcome()
@@ -123,7 +123,7 @@ async def test_a_run_is_retried_from_its_failure_or_run_again_whole(office: Offi
     problem(missing, 404)
 
 
-async def test_a_running_task_gets_more_time(office: Office) -> None:
+async def test_a_running_task_is_extended(office: Office) -> None:
     caller = await office.admin("acme")
     async with office.led() as leader:
         hand = await Hand("w1", leader, "s1").welcome()

@@ -1,4 +1,4 @@
-"""By when a run is to be over, and what is booked for that, over the API (PLC-11)."""
+"""Deadlines of runs, and capacity bookings, over the API."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ CHAIN: dict[str, object] = {
 
 
 async def ahead(office: Office, seconds: float) -> str:
-    """So long from now."""
+    """Return a time this far from now."""
     return (await office.store.time() + timedelta(seconds=seconds)).isoformat()
 
 
-async def test_a_run_says_by_when_it_is_to_be_over(office: Office) -> None:
+async def test_a_run_shows_its_deadline(office: Office) -> None:
     acme = await office.admin("acme")
     run = await submit(acme, finish_by=await ahead(office, 600))
     assert run.finish_by is not None
@@ -50,21 +50,21 @@ async def test_a_run_says_by_when_it_is_to_be_over(office: Office) -> None:
         ({"finish_by": "9000-01-01T00:00:00Z"}, "must be within 366 days of its start"),
     ],
 )
-async def test_a_time_that_can_not_be_is_refused(office: Office, fields: dict[str, Any], why: str) -> None:
+async def test_an_invalid_deadline_is_rejected(office: Office, fields: dict[str, Any], why: str) -> None:
     acme = await office.admin("acme")
     await acme.post("/api/v1/jobs", json=CHAIN)
     body = problem(await acme.post("/api/v1/runs", json={"job": "chain", **fields}), 422)
     assert [(fault["pointer"], fault["detail"]) for fault in body["errors"]] == [("/finish_by", why)]
 
 
-async def test_a_job_that_promises_to_take_no_time_is_refused(office: Office) -> None:
+async def test_an_expected_duration_of_zero_is_rejected(office: Office) -> None:
     acme = await office.admin("acme")
     body = problem(await acme.post("/api/v1/jobs", json={**CHAIN, "finish_within_seconds": 0}), 422)
     assert list(pointers(body)) == ["/finish_within_seconds"]
 
 
-async def test_how_long_a_run_can_wait_and_what_takes_longest(office: Office) -> None:
-    """What was learnt of `b` goes before what its definition says; of `c` nobody knows anything."""
+async def test_the_slack_and_critical_path_of_a_run_are_shown(office: Office) -> None:
+    """Measured durations of `b` take precedence over its definition; `c` has neither."""
     acme, now = await office.admin("acme"), await office.store.time()
     usual = DurationRow(
         shard=POOL, tenant="acme", job="chain", task="b", count=3, p50_seconds=20.0, p90_seconds=30.0,
@@ -87,20 +87,20 @@ async def test_how_long_a_run_can_wait_and_what_takes_longest(office: Office) ->
     assert starts == [90.0, 30.0, 0.0]
 
 
-async def test_of_a_run_that_nobody_knows_anything_of_nothing_is_said(office: Office) -> None:
+async def test_a_run_without_durations_has_no_estimate(office: Office) -> None:
     acme = await office.admin("acme")
     run = await submit(acme, finish_by=await ahead(office, 600))
     found = read(await acme.get(f"/api/v1/runs/{run.id}/deadline"), DeadlineView)
     assert (found.left_seconds, found.slack_seconds, found.latest_start_at, found.path) == (None, None, None, [])
 
 
-async def test_a_run_that_is_to_be_over_by_no_time_has_no_deadline(office: Office) -> None:
+async def test_a_run_without_a_deadline_has_no_deadline_view(office: Office) -> None:
     acme = await office.admin("acme")
     run = await submit(acme)
     problem(await acme.get(f"/api/v1/runs/{run.id}/deadline"), 404)
 
 
-async def test_more_is_guaranteed_at_recurring_times(office: Office) -> None:
+async def test_a_booking_guarantees_capacity_at_recurring_times(office: Office) -> None:
     everybody, acme = await office.admin(), await office.admin("acme")
     await everybody.put(QUOTA, json={"max_tasks": 5, "guaranteed": {"cpu": 2}})
 
@@ -122,11 +122,11 @@ async def test_more_is_guaranteed_at_recurring_times(office: Office) -> None:
 
 
 def cores(millis: int) -> float:
-    """Thousandths of cores as cores."""
+    """Convert thousandths of cores to cores."""
     return millis / 1_000
 
 
-async def test_what_is_booked_under_a_name_is_replaced_and_taken_away(office: Office) -> None:
+async def test_a_booking_is_replaced_by_name_and_deleted(office: Office) -> None:
     everybody = await office.admin()
     await everybody.put(f"{QUOTA}/bookings/nightly", json=NIGHTLY)
     await everybody.put(f"{QUOTA}/bookings/close", json={**NIGHTLY, "cron": "0 20 L * *"})
@@ -138,7 +138,7 @@ async def test_what_is_booked_under_a_name_is_replaced_and_taken_away(office: Of
     assert [one.name for one in read(await everybody.get(QUOTA), QuotaView).bookings] == ["close"]
 
 
-async def test_what_can_not_be_booked_is_refused_with_every_fault(office: Office) -> None:
+async def test_an_invalid_booking_is_rejected_with_all_faults(office: Office) -> None:
     everybody = await office.admin()
     bad = {"cron": "0 25 * * *", "zone": "Mars", "seconds": 0, "lead_seconds": -1, "guaranteed": {"cpu": -1}}
     body = problem(await everybody.put(f"{QUOTA}/bookings/No%20Name", json=bad), 422)
@@ -147,7 +147,7 @@ async def test_what_can_not_be_booked_is_refused_with_every_fault(office: Office
     ]  # fmt: skip
 
 
-async def test_there_is_an_end_to_what_can_be_booked(office: Office) -> None:
+async def test_the_number_of_bookings_is_limited(office: Office) -> None:
     everybody = await office.admin()
     for number in range(20):
         assert (await everybody.put(f"{QUOTA}/bookings/b{number}", json=NIGHTLY)).is_success

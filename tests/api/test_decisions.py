@@ -1,4 +1,4 @@
-"""The log of decisions over the API: what was decided about whose tasks, and nothing of others' names (PLC-8)."""
+"""The decision log over the API, without names of other tenants (PLC-8)."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ LARGE: dict[str, object] = {
 
 
 async def decisions(caller: httpx2.AsyncClient, path: str = "/api/v1/decisions", **params: str) -> list[DecisionView]:
-    """What was decided, the latest first."""
+    """Return the decisions, latest first."""
     found: list[DecisionView] = read(await caller.get(path, params=params), Page[DecisionView]).items
     return found
 
 
-async def test_a_preemption_tells_whoever_sees_everybody_who_had_to_go_and_the_winner_how_many(office: Office) -> None:
+async def test_a_preemption_shows_victims_to_admins_and_their_number_to_the_tenant(office: Office) -> None:
     acme, globex, everybody = await office.admin("acme"), await office.admin("globex"), await office.admin()
     async with office.led() as leader:
         hand = await Hand("w1", leader, "s1").welcome()
@@ -52,7 +52,7 @@ async def test_a_preemption_tells_whoever_sees_everybody_who_had_to_go_and_the_w
     problem(await globex.get(f"/api/v1/tasks/{whole.task_id}/decisions"), 404)
 
 
-async def test_pages_are_whole_and_filters_mean_what_they_say(office: Office) -> None:
+async def test_decisions_are_paged_and_filtered(office: Office) -> None:
     acme, now = await office.admin("acme"), await office.store.time()
     first, second = (a_task(a_run(shard=POOL)) for _ in range(2))
     theirs = a_task(a_run(shard=POOL, tenant="globex"))

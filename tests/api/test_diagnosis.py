@@ -1,4 +1,4 @@
-"""Why something does not go on, over the API: the leader says it, the rows where it cannot, of others only counts."""
+"""Diagnosis over the API: from the leader, or from rows without one; other tenants as counts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HOURLY = {"name": "hourly", "job": "noop", "trigger": {"kind": "cron", "cron": "
 
 
 async def first_task(caller: httpx2.AsyncClient, run: RunView) -> TaskView:
-    """The task of a run, once the scheduler has made it."""
+    """Wait for the task of a run."""
     found: list[TaskView] = []
 
     async def is_there() -> bool:
@@ -41,14 +41,14 @@ async def first_task(caller: httpx2.AsyncClient, run: RunView) -> TaskView:
 
 
 async def why(caller: httpx2.AsyncClient, path: str, **params: str) -> DiagnosisView:
-    """What is said of something."""
+    """Return a diagnosis."""
     found: DiagnosisView = read(await caller.get(f"/api/v1/{path}/diagnosis", params=params), DiagnosisView)
     return found
 
 
 @asynccontextmanager
 async def crowded(office: Office) -> AsyncIterator[tuple[TaskView, TaskView]]:
-    """A worker whose four cores acme has; one task of globex waits, and one of acme."""
+    """A worker whose four cores acme uses; one task of globex and one of acme are queued."""
     acme, globex = await office.admin("acme"), await office.admin("globex")
     async with office.led() as leader:
         hand = await Hand("w1", leader, "s1").welcome()
@@ -61,7 +61,7 @@ async def crowded(office: Office) -> AsyncIterator[tuple[TaskView, TaskView]]:
         beating.cancel()
 
 
-async def test_a_task_for_a_gpu_that_nobody_has_names_it(office: Office) -> None:
+async def test_a_task_for_a_missing_gpu_names_it(office: Office) -> None:
     acme = await office.admin("acme")
     async with office.led() as leader:
         await Hand("w1", leader, "s1").welcome()
@@ -76,7 +76,7 @@ async def test_a_task_for_a_gpu_that_nobody_has_names_it(office: Office) -> None
     assert not found.is_stale
 
 
-async def test_the_same_words_as_json_as_text_and_as_markdown(office: Office) -> None:
+async def test_json_text_and_markdown_have_the_same_verdict(office: Office) -> None:
     acme = await office.admin("acme")
     async with office.led() as leader:
         await Hand("w1", leader, "s1").welcome()
@@ -98,7 +98,7 @@ async def test_the_same_words_as_json_as_text_and_as_markdown(office: Office) ->
     assert (of_run.subject, of_run.task_id, of_run.verdict) == (run.id, task.id, found.verdict)
 
 
-async def test_of_other_tenants_only_how_many_is_told(office: Office) -> None:
+async def test_other_tenants_are_reduced_to_counts(office: Office) -> None:
     async with crowded(office) as (of_globex, _):
         own = await why(await office.admin("globex"), f"tasks/{of_globex.id}")
         every = await why(await office.admin(), f"tasks/{of_globex.id}")
@@ -111,7 +111,7 @@ async def test_of_other_tenants_only_how_many_is_told(office: Office) -> None:
     assert own.verdict == every.verdict
 
 
-async def test_a_task_that_waits_for_room_says_what_would_help(office: Office) -> None:
+async def test_a_task_waiting_for_capacity_has_suggestions(office: Office) -> None:
     async with crowded(office) as (_, of_acme):
         caller = await office.admin("acme")
         found = await why(caller, f"tasks/{of_acme.id}")
@@ -130,7 +130,7 @@ async def test_a_task_that_waits_for_room_says_what_would_help(office: Office) -
     assert text.startswith(f"starts now on {more.worker}  with: 2 workers 8\n")
 
 
-async def test_what_can_not_be_supposed_is_refused(office: Office) -> None:
+async def test_an_invalid_what_if_is_rejected(office: Office) -> None:
     acme = await office.admin("acme")
     async with office.led() as leader:
         hand = await Hand("w1", leader, "s1").welcome()
@@ -146,7 +146,7 @@ async def test_what_can_not_be_supposed_is_refused(office: Office) -> None:
     assert started["code"] == "conflict"
 
 
-async def test_a_pool_is_summed_up_by_reason_and_a_tenant_sees_its_own(office: Office) -> None:
+async def test_queued_tasks_are_counted_by_reason_and_tenant(office: Office) -> None:
     async with crowded(office) as (of_globex, of_acme):
         every = read(await (await office.admin()).get("/api/v1/queue/reasons"), QueueReasonsView)
         own = read(await (await office.admin("globex")).get("/api/v1/queue/reasons"), QueueReasonsView)
@@ -159,7 +159,7 @@ async def test_a_pool_is_summed_up_by_reason_and_a_tenant_sees_its_own(office: O
 
 
 @pytest.mark.parametrize(("is_held", "reason"), [(True, "SCHEDULER_LAG"), (False, "UNKNOWN")])
-async def test_without_an_answer_the_rows_say_how_old_they_are_and_nothing_is_advised(
+async def test_without_a_leader_rows_are_shown_with_their_age_and_no_suggestions(
     office: Office, is_held: bool, reason: str
 ) -> None:
     acme = await office.admin("acme")
@@ -180,7 +180,7 @@ async def test_without_an_answer_the_rows_say_how_old_they_are_and_nothing_is_ad
     problem(await acme.get("/api/v1/queue/reasons"), 503)
 
 
-async def test_what_is_over_says_what_happened(office: Office) -> None:
+async def test_an_ended_run_explains_its_end(office: Office) -> None:
     acme = await office.admin("acme")
     async with office.led() as leader:
         hand = await Hand("w1", leader, "s1").welcome()
@@ -200,7 +200,7 @@ async def test_what_is_over_says_what_happened(office: Office) -> None:
     assert run.id in of_job.verdict
 
 
-async def test_a_run_that_nobody_has_taken_in(office: Office) -> None:
+async def test_a_run_in_intake_is_diagnosed_from_rows(office: Office) -> None:
     acme = await office.admin("acme")
     later = (await office.store.time() + timedelta(hours=1)).isoformat()
     waits = await submit(acme, NOOP, start_at=later)
@@ -219,7 +219,7 @@ async def test_a_run_that_nobody_has_taken_in(office: Office) -> None:
     assert (in_intake.reason, in_intake.numbers) == ("PRIORITY_QUEUE_WAIT", {"ahead": 0.0})
 
 
-async def test_a_schedule_and_its_job_say_the_same(office: Office) -> None:
+async def test_a_schedule_and_its_job_have_the_same_diagnosis(office: Office) -> None:
     acme = await office.admin("acme")
     await acme.post("/api/v1/jobs", json=NOOP)
     schedule = read(await acme.post("/api/v1/schedules", json={"definition": HOURLY}), ScheduleView)
@@ -237,7 +237,7 @@ async def test_a_schedule_and_its_job_say_the_same(office: Office) -> None:
     assert everybody.reason == "PAUSED"
 
 
-async def test_windows_that_wait_say_for_which_run_and_how_far_a_backfill_is(office: Office) -> None:
+async def test_waiting_windows_show_the_blocking_run_and_backfill_progress(office: Office) -> None:
     acme = await office.admin("acme")
     await acme.post("/api/v1/jobs", json=NOOP)
     read(await acme.post("/api/v1/schedules", json={"definition": HOURLY}), ScheduleView)
@@ -251,7 +251,7 @@ async def test_windows_that_wait_say_for_which_run_and_how_far_a_backfill_is(off
     assert [one.kind for one in found.in_the_way] == ["run", "run"]
 
 
-async def test_a_run_that_hangs_comes_before_the_schedule_of_its_job(office: Office) -> None:
+async def test_a_stuck_run_takes_precedence_over_the_schedule(office: Office) -> None:
     acme = await office.admin("acme")
     async with office.led() as leader:
         await Hand("w1", leader, "s1").welcome()
@@ -263,7 +263,7 @@ async def test_a_run_that_hangs_comes_before_the_schedule_of_its_job(office: Off
     assert (found.reason, found.task_id) == ("NO_MATCHING_WORKER", task.id)
 
 
-async def test_what_is_asked_for_is_counted_as_a_question_and_changes_nothing(office: Office) -> None:
+async def test_a_what_if_is_charged_as_a_query_and_changes_nothing(office: Office) -> None:
     viewer = office.caller(await office.token(Role.VIEWER, tenant="acme"))
     async with crowded(office) as (_, of_acme):
         before: Task | None = await office.store.find_task(of_acme.id)

@@ -1,4 +1,4 @@
-"""Whoever sees one tenant learns no name of another from any field of a diagnosis, an advice or a what-if."""
+"""Callers of one tenant learn no name of another from any field of a diagnosis, suggestion or what-if."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def _viewer(tenant: str) -> Principal:
 
 
 def _names_of_others(memory: ShardMemory, tenant: str) -> set[str]:
-    """Tenants, runs and jobs; the tasks of a run have its number."""
+    """Names of tenants, runs and jobs; the tasks of a run have its number."""
     others = [run for run in memory.runs.values() if run.run.tenant != tenant]
     numbers = {run.run.id.removeprefix("run_") for run in others}
     return {*TENANTS} - {tenant} | numbers | {run.job.spec.name for run in others}
 
 
 def _said(found: Diagnosis, tenant: str) -> list[str]:
-    """All that a viewer of a tenant gets to read, in each form."""
+    """Return everything that a viewer of a tenant can read, in each format."""
     return [bytes(answer(found, _viewer(tenant), form, "").body).decode() for form in FORMS]
 
 
@@ -60,8 +60,8 @@ def _loaded(seed: int) -> tuple[MixedLoad, list[Task]]:
 
 
 @pytest.mark.parametrize("seed", [21, 22, 23])
-def test_nothing_of_others_is_named(seed: int) -> None:
-    """Of every task that is under way, among three tenants who push each other out."""
+def test_a_diagnosis_names_no_other_tenant(seed: int) -> None:
+    """For every open task, among three tenants that preempt each other."""
     load, tasks = _loaded(seed)
     memory = load.shard.memory
     is_told = 0
@@ -71,11 +71,11 @@ def test_nothing_of_others_is_named(seed: int) -> None:
         assert found is not None
         _is_silent(_said(found, task.tenant), others)
         is_told += any(name in "".join(_said(found, EVERY_TENANT)) for name in {*TENANTS} - {task.tenant})
-    assert is_told, "whoever sees everybody is told of nobody: nothing was tried"
+    assert is_told, "the admin sees no names either, so nothing was tested"
 
 
-def test_nor_by_advice_and_what_ifs() -> None:
-    """What would help, and whom it would push out."""
+def test_suggestions_and_what_ifs_name_no_other_tenant() -> None:
+    """Suggestions, and the tasks that they would preempt."""
     load, tasks = _loaded(24)
     memory = load.shard.memory
     pushed_out = 0
@@ -92,8 +92,8 @@ def test_nor_by_advice_and_what_ifs() -> None:
     assert pushed_out
 
 
-def test_nor_by_sums() -> None:
-    """Of all that wait, those of one tenant are counted, and an example of them is named."""
+def test_counts_by_reason_name_no_other_tenant() -> None:
+    """Only tasks of one tenant are counted, and the example is one of them."""
     load, _ = _loaded(25)
     memory = load.shard.memory
     for tenant in TENANTS:

@@ -1,4 +1,4 @@
-"""Joining: how often a token is used, whose a name is, and that no join token or certificate opens anything else."""
+"""Enrollment: uses of tokens, ownership of names, and the scope of join tokens and certificates."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ENROL, RENEW = "/api/v1/workers/enrol", "/api/v1/workers/renew"
 
 @pytest_asyncio.fixture
 async def hall(tmp_path: Path) -> AsyncIterator[Office]:
-    """A server that gives certificates to workers."""
+    """A server that issues worker certificates."""
     certificates.make_authority(tmp_path / "ca", now=MachineClock().wall())
     certificate, key = tmp_path / "ca" / AUTHORITY_CERTIFICATE, tmp_path / "ca" / AUTHORITY_KEY
     office = Office(tmp_path, enrolment=Enrolment(certificate=certificate, authority=Authority(certificate, key)))
@@ -43,30 +43,30 @@ async def hall(tmp_path: Path) -> AsyncIterator[Office]:
 
 
 def a_key() -> str:
-    """A key in PEM."""
+    """Return a key in PEM."""
     return certificates.key_text(certificates.make_key())
 
 
 def a_wish(name: str, key: str) -> dict[str, str]:
-    """What a machine sends."""
+    """Return an enrollment request."""
     return {"name": name, "request": certificates.make_request(key, name)}
 
 
 async def a_join_token(office: Office, **fields: object) -> JoinTokenView:
-    """A join token, made over the API."""
+    """Create a join token over the API."""
     made: JoinTokenView = read(await (await office.admin()).post("/api/v1/join-tokens", json=fields), JoinTokenView)
     return made
 
 
 async def join(office: Office, name: str = "w1") -> WorkerCertificate:
-    """The certificate of a machine that has joined."""
+    """Enroll and return the certificate."""
     machine = office.caller((await a_join_token(office)).token)
     given = read(await machine.post(ENROL, json=a_wish(name, a_key())), CertificateView)
     return certificates.read_certificate(given.certificate)
 
 
 def certified(office: Office, certificate: WorkerCertificate) -> httpx2.AsyncClient:
-    """Whoever asks over a connection with a certificate."""
+    """Return a client with a certificate."""
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await office.front.app({**scope, "state": {STATE: certificate}}, receive, send)
@@ -75,14 +75,14 @@ def certified(office: Office, certificate: WorkerCertificate) -> httpx2.AsyncCli
     return httpx2.AsyncClient(transport=transport, base_url="http://localhost:8484")
 
 
-async def test_a_machine_joins_once_with_a_token_and_is_on_record(hall: Office) -> None:
+async def test_a_worker_enrolls_once_per_token_use_and_is_recorded(hall: Office) -> None:
     token = await a_join_token(hall, name="rack-7", pools=["gpu", "spare"])
     machine = hall.caller(token.token)
 
     given = read(await machine.post(ENROL, json=a_wish("gpu-3", a_key())), CertificateView)
     again = await machine.post(ENROL, json=a_wish("gpu-4", a_key()))
 
-    assert "used up" in problem(again, 401)["detail"]
+    assert "no uses left" in problem(again, 401)["detail"]
     made = certificates.read_certificate(given.certificate)
     assert (made.name, made.serial, given.pools) == ("gpu-3", given.serial, ["gpu", "spare"])
     assert timedelta(hours=24) <= made.expires_at - made.begins_at <= timedelta(hours=24) + 2 * certificates.SKEW
@@ -100,7 +100,7 @@ async def test_a_machine_joins_once_with_a_token_and_is_on_record(hall: Office) 
     assert token.token not in repr(told)
 
 
-async def test_whose_answer_was_lost_asks_again_with_the_same_key(hall: Office) -> None:
+async def test_a_lost_enrollment_response_can_be_requested_again_with_the_same_key(hall: Office) -> None:
     machine = hall.caller((await a_join_token(hall)).token)
     wish = a_wish("w1", a_key())
 
@@ -113,7 +113,7 @@ async def test_whose_answer_was_lost_asks_again_with_the_same_key(hall: Office) 
     assert kept.serial == second.serial
 
 
-async def test_a_name_that_is_taken_is_refused_and_nothing_is_used(hall: Office) -> None:
+async def test_a_taken_name_is_rejected_without_using_the_token(hall: Office) -> None:
     await join(hall, "w1")
     before = await hall.store.find_identity("w1")
     token = await a_join_token(hall)
@@ -126,8 +126,8 @@ async def test_a_name_that_is_taken_is_refused_and_nothing_is_used(hall: Office)
     assert left.uses_left == 1
 
 
-async def test_who_joins_anew_is_known_at_once_though_the_one_before_was_revoked(hall: Office) -> None:
-    """The server has just looked at what it knows of the name."""
+async def test_a_worker_that_enrolls_again_after_revocation_is_accepted_immediately(hall: Office) -> None:
+    """The server has just cached the name."""
     before = certified(hall, await join(hall, "w1"))
     problem(await before.post(RENEW, json={"request": ""}), 422)
     assert read(await (await hall.admin()).post("/api/v1/workers/w1/revoke", json={}), Done).changed
@@ -138,20 +138,20 @@ async def test_who_joins_anew_is_known_at_once_though_the_one_before_was_revoked
     problem(await before.post(RENEW, json={"request": ""}), 401)
 
 
-async def test_a_join_token_ends_by_time_and_by_hand(hall: Office) -> None:
+async def test_a_join_token_expires_and_can_be_revoked(hall: Office) -> None:
     short, ended = await a_join_token(hall, expires_in_seconds=60), await a_join_token(hall)
     admin = await hall.admin()
     assert read(await admin.delete(f"/api/v1/join-tokens/{ended.id}"), Done).changed
     assert not read(await admin.delete(f"/api/v1/join-tokens/{ended.id}"), Done).changed
     hall.clock.ahead = 61.0
 
-    for token, why in ((short.token, "has expired"), (ended.token, "was revoked"), (f"msj_{'0' * 16}_{'0' * 64}", "")):
+    for token, why in ((short.token, "expired"), (ended.token, "revoked"), (f"msj_{'0' * 16}_{'0' * 64}", "")):
         answer = await hall.caller(token).post(ENROL, json=a_wish("w1", a_key()))
         assert why in problem(answer, 401)["detail"]
     assert await hall.store.find_identity("w1") is None
 
 
-async def test_a_join_token_opens_nothing_but_the_gate(hall: Office) -> None:
+async def test_a_join_token_is_valid_for_enrollment_only(hall: Office) -> None:
     machine = hall.caller((await a_join_token(hall)).token)
     public = {endpoint.operation for endpoint in endpoints() if endpoint.role is None}
     for way in ways(hall):
@@ -161,21 +161,21 @@ async def test_a_join_token_opens_nothing_but_the_gate(hall: Office) -> None:
             problem(await machine.request(way.method, way.url(MISSING), **way.body()), 403)  # type: ignore[arg-type]
 
 
-async def test_a_certificate_opens_nothing_but_what_is_for_workers(hall: Office) -> None:
+async def test_a_worker_certificate_is_valid_for_worker_routes_only(hall: Office) -> None:
     worker = certified(hall, await join(hall))
     for way in ways(hall):
         if way.endpoint is not None and way.endpoint.role not in {None, Role.WORKER}:
             problem(await worker.request(way.method, way.url(MISSING), **way.body()), 403)  # type: ignore[arg-type]
 
 
-async def test_a_certificate_is_over_when_it_expires_or_is_revoked_and_says_what_to_do(hall: Office) -> None:
+async def test_an_expired_or_revoked_certificate_is_rejected_with_a_hint(hall: Office) -> None:
     worker, other = certified(hall, await join(hall, "w1")), certified(hall, await join(hall, "w2"))
     admin = await hall.admin()
     assert read(await admin.post("/api/v1/workers/w2/revoke", json={"why": "stolen"}), Done).changed
     problem(await admin.post("/api/v1/workers/w3/revoke", json={}), 404)
     hall.clock.ahead = KNOWN_SECONDS
     assert (
-        "was revoked: enrol it with `mainspring join-token create`"
+        "was revoked: enroll it with `mainspring join-token create`"
         in problem(await other.post(RENEW, json={"request": ""}), 401)["detail"]
     )
     problem(await worker.post(RENEW, json={"request": ""}), 422)
@@ -183,7 +183,7 @@ async def test_a_certificate_is_over_when_it_expires_or_is_revoked_and_says_what
     hall.clock.ahead = timedelta(hours=25).total_seconds()
 
     assert (
-        "has expired: enrol it with `mainspring join-token create`"
+        "has expired: enroll it with `mainspring join-token create`"
         in problem(await worker.post(RENEW, json={"request": ""}), 401)["detail"]
     )
 
@@ -199,7 +199,7 @@ def _by_rsa() -> str:
 
 
 def _tampered() -> str:
-    """A request whose signature is not of what it says."""
+    """A signing request with a wrong signature."""
     request = x509.load_pem_x509_csr(certificates.make_request(a_key(), "w1").encode())
     words = bytearray(request.public_bytes(Encoding.DER))
     words[words.index(b"w1")] ^= 1
@@ -207,7 +207,7 @@ def _tampered() -> str:
 
 
 @pytest.mark.parametrize("request_of", [lambda: "", lambda: "x" * 9_000, _by_rsa, _tampered])
-async def test_a_request_that_is_none_of_ours_uses_nothing(hall: Office, request_of: object) -> None:
+async def test_an_invalid_signing_request_does_not_use_the_token(hall: Office, request_of: object) -> None:
     token = await a_join_token(hall)
     assert callable(request_of)
 
@@ -220,25 +220,25 @@ async def test_a_request_that_is_none_of_ours_uses_nothing(hall: Office, request
 
 
 @pytest.mark.parametrize("name", ["", "a b", "http/w1", "../w1", "w" * 101, "w\n1"])
-async def test_a_name_that_no_worker_can_have_is_refused(hall: Office, name: str) -> None:
+async def test_an_invalid_worker_name_is_rejected(hall: Office, name: str) -> None:
     token = await a_join_token(hall)
     wish = {**a_wish("w1", a_key()), "name": name}
     assert pointers(problem(await hall.caller(token.token).post(ENROL, json=wish), 422)) == ["/name"]
 
 
-async def test_a_wish_for_a_join_token_names_all_that_is_wrong(hall: Office) -> None:
+async def test_an_invalid_join_token_request_reports_all_faults(hall: Office) -> None:
     wish = {"name": "", "pools": ["Not a pool"], "uses": 0, "expires_in_seconds": 1}
     body = problem(await (await hall.admin()).post("/api/v1/join-tokens", json=wish), 422)
     assert set(pointers(body)) == {"/name", "/pools/0", "/uses", "/expires_in_seconds"}
     problem(await (await hall.admin("acme")).post("/api/v1/join-tokens", json={}), 403)
 
 
-async def test_a_server_without_an_authority_says_so(office: Office) -> None:
+async def test_a_server_without_a_ca_rejects_enrollment(office: Office) -> None:
     machine = office.caller((await a_join_token(office)).token)
     assert "--worker-ca" in problem(await machine.post(ENROL, json=a_wish("w1", a_key())), 403)["detail"]
 
 
-def test_an_authority_is_made_once_and_its_key_is_the_owners(tmp_path: Path) -> None:
+def test_a_ca_is_created_once_with_a_private_key_file(tmp_path: Path) -> None:
     now = MachineClock().wall()
     certificates.make_authority(tmp_path / "one", now=now)
     certificates.make_authority(tmp_path / "two", now=now)

@@ -1,4 +1,4 @@
-"""Who changes something says which version they looked at (RFC 9110)."""
+"""Conditional changes with versions (RFC 9110)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ THINGS = {
 
 
 @pytest.mark.parametrize("url", THINGS)
-async def test_a_change_is_made_only_to_the_version_that_it_names(office: Office, url: str) -> None:
+async def test_a_change_requires_the_named_version(office: Office, url: str) -> None:
     admin = await office.admin()
     await submit(admin)
     first, second = THINGS[url]
@@ -39,7 +39,7 @@ async def test_a_change_is_made_only_to_the_version_that_it_names(office: Office
 
 
 @pytest.mark.parametrize("url", THINGS)
-async def test_what_is_known_is_not_sent_again(office: Office, url: str) -> None:
+async def test_a_known_version_is_not_sent_again(office: Office, url: str) -> None:
     admin = await office.admin()
     await submit(admin)
     await admin.put(url, json=THINGS[url][0])
@@ -50,7 +50,7 @@ async def test_what_is_known_is_not_sent_again(office: Office, url: str) -> None
     assert (await admin.get(url, headers={"If-None-Match": '"0"'})).status_code == 200
 
 
-async def test_a_star_stands_for_any_version_of_what_is_there(office: Office) -> None:
+async def test_a_star_matches_any_existing_version(office: Office) -> None:
     admin = await office.admin()
     await submit(admin)
     any_version = {"If-Match": "*"}
@@ -60,7 +60,7 @@ async def test_a_star_stands_for_any_version_of_what_is_there(office: Office) ->
     read(await admin.put("/api/v1/tenants/default", json={"note": "ours"}, headers=any_version), TenantView)
 
 
-async def test_what_was_changed_is_not_deleted_by_who_has_not_seen_it(office: Office) -> None:
+async def test_a_changed_resource_is_not_deleted_with_an_old_version(office: Office) -> None:
     admin = await office.admin()
     await submit(admin)
     for url in THINGS.keys() - {"/api/v1/tenants/acme", "/api/v1/pools/eu"}:
@@ -71,7 +71,7 @@ async def test_what_was_changed_is_not_deleted_by_who_has_not_seen_it(office: Of
         assert (await admin.delete(url, headers={"If-Match": '"2"'})).is_success
 
 
-async def test_a_schedule_takes_its_version_in_the_query_too(office: Office) -> None:
+async def test_a_schedule_accepts_its_version_in_the_query(office: Office) -> None:
     admin = await office.admin()
     await submit(admin)
     first, second = THINGS["/api/v1/schedules/hourly"]
@@ -84,7 +84,7 @@ async def test_a_schedule_takes_its_version_in_the_query_too(office: Office) -> 
 
 
 @pytest.mark.parametrize("header", ["1", '"1', '"a""b"', "", 'W/1, "2"'])
-async def test_a_header_that_names_no_version_is_a_fault(office: Office, header: str) -> None:
+async def test_a_header_without_a_version_is_rejected(office: Office, header: str) -> None:
     admin = await office.admin()
 
     body = problem(await admin.put("/api/v1/tenants/acme", json={}, headers={"If-Match": header}), 422)

@@ -1,4 +1,4 @@
-"""Events come in: CloudEvents in all their modes, kept once, with limits (TRG-7)."""
+"""Received events: CloudEvents in all modes, stored once, with limits (TRG-7)."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ PATH = "/api/v1/events"
 
 
 def event(id: str = "e1", **fields: object) -> dict[str, Any]:
-    """An event."""
+    """Return an event."""
     return {"specversion": "1.0", "id": id, "source": "/shop", "type": "orders.ready", **fields}
 
 
-async def test_an_event_is_kept_once_however_often_it_comes(office: Office) -> None:
+async def test_a_repeated_event_is_stored_once(office: Office) -> None:
     caller = await office.admin("acme")
     body = event(data={"rows": 5}, tracestate="x")
 
@@ -35,7 +35,7 @@ async def test_an_event_is_kept_once_however_often_it_comes(office: Office) -> N
     assert json.loads(bytes(kept.document)) == body
 
 
-async def test_a_batch_is_answered_in_its_order(office: Office) -> None:
+async def test_a_batch_is_answered_in_order(office: Office) -> None:
     caller = await office.admin("acme")
 
     answer = await caller.post(
@@ -54,7 +54,7 @@ async def test_a_batch_is_answered_in_its_order(office: Office) -> None:
         ("image/png", b"\x89", {"data_base64": base64.b64encode(b"\x89").decode(), "datacontenttype": "image/png"}),
     ],
 )
-async def test_an_event_in_binary_mode_is_made_whole(
+async def test_an_event_in_binary_mode_is_converted(
     office: Office, content_type: str, body: bytes, said: dict[str, Any]
 ) -> None:
     caller = await office.admin("acme")
@@ -67,7 +67,7 @@ async def test_an_event_in_binary_mode_is_made_whole(
     assert json.loads(bytes(kept.document)) == {**event(subject="100%"), **said}
 
 
-async def test_headers_can_not_smuggle_in_what_a_body_may_not(office: Office) -> None:
+async def test_headers_are_validated_like_the_body(office: Office) -> None:
     caller = await office.admin("acme")
     headers = {f"ce-{name}": value for name, value in event().items()}
 
@@ -101,15 +101,15 @@ async def test_an_event_fires_the_schedule_that_waits_for_it(office: Office) -> 
         (event(specversion="0.3"), "/specversion", 'must be "1.0"'),
         ({"specversion": "1.0", "id": "x", "source": "/s"}, "/type", "is missing"),
         (event(""), "/id", "must have 1 to"),
-        (event(source=5), "/source", "must be a text"),
-        (event(time="yesterday"), "/time", "must be a time"),
-        (event(time="2026-11-15T05:30:00"), "/time", "must say its time zone"),
-        (event(data=1, data_base64="YQ=="), "/data_base64", "beside data"),
-        (event(Upper=1), "/Upper", "is no name of an attribute"),
+        (event(source=5), "/source", "must be a string"),
+        (event(time="yesterday"), "/time", "must be an RFC 3339 time"),
+        (event(time="2026-11-15T05:30:00"), "/time", "must have a time zone"),
+        (event(data=1, data_base64="YQ=="), "/data_base64", "excludes data"),
+        (event(Upper=1), "/Upper", "is not a valid attribute name"),
         ([event("a"), event("b", specversion="2")], "/1/specversion", 'must be "1.0"'),
     ],
 )
-async def test_what_is_wrong_with_an_event_is_named(office: Office, body: Any, where: str, why: str) -> None:
+async def test_an_invalid_event_is_rejected_with_its_faults(office: Office, body: Any, where: str, why: str) -> None:
     caller = await office.admin("acme")
 
     said = problem(await caller.post(PATH, json=body), 422)
@@ -127,7 +127,7 @@ async def test_what_is_wrong_with_an_event_is_named(office: Office, body: Any, w
     ],
     ids=["empty", "open", "cut", "number", "latin", "twice", "lists", "objects", "deep"],
 )  # fmt: skip
-async def test_what_is_no_event_at_all_is_refused(office: Office, body: bytes) -> None:
+async def test_a_body_that_is_not_an_event_is_rejected(office: Office, body: bytes) -> None:
     caller = await office.admin("acme")
 
     for content_type in ("application/json", STRUCTURED, BATCH, "text/xml"):
@@ -147,8 +147,8 @@ async def test_an_event_and_a_request_have_limits(office: Office) -> None:
     assert read(await caller.get(f"{PATH}/received"), Page[EventView]).items == []
 
 
-async def test_events_that_came_together_are_listed_page_by_page(office: Office) -> None:
-    """All of one request came at one moment."""
+async def test_events_of_one_request_are_paged(office: Office) -> None:
+    """All events of one request have the same time."""
     caller, other = await office.admin("acme"), await office.admin("globex")
     for group in ("a", "b"):
         await caller.post(PATH, json=[event(f"{group}{number}") for number in range(5)])

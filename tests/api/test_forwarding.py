@@ -1,4 +1,4 @@
-"""Acts reach the leader wherever it is, and nobody but a server of the same store gets in by that way."""
+"""Requests reach the leader on any server, and internal routes require the cluster secret."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from tests.api.yard import SECRET, Yard, until
 
 @pytest.fixture
 async def yard(tmp_path: Path) -> AsyncIterator[Yard]:
-    """A store without a server."""
+    """A store without servers."""
     async with Yard(tmp_path) as yard:
         yield yard
 
 
-async def test_an_act_is_carried_out_by_the_leader_here_or_elsewhere(yard: Yard) -> None:
+async def test_an_action_is_executed_by_the_local_or_remote_leader(yard: Yard) -> None:
     first = await yard.server("one")
     await first.leader()
     second = await yard.server("two")
@@ -46,7 +46,7 @@ async def test_an_act_is_carried_out_by_the_leader_here_or_elsewhere(yard: Yard)
     assert await second.front.services.shards.leader_address(POOL) == first.address
 
 
-async def test_an_act_on_a_worker_travels_too(yard: Yard) -> None:
+async def test_an_action_on_a_worker_is_forwarded(yard: Yard) -> None:
     first = await yard.server("one")
     await first.leader()
     second = await yard.server("two")
@@ -55,7 +55,7 @@ async def test_an_act_on_a_worker_travels_too(yard: Yard) -> None:
     assert answered.reply is Reply.DONE
 
 
-async def test_a_question_about_a_file_reaches_a_worker_wherever_its_leader_is(yard: Yard) -> None:
+async def test_a_file_probe_reaches_a_worker_of_any_leader(yard: Yard) -> None:
     first = await yard.server("one")
     await first.leader()
     second = await yard.server("two")
@@ -75,7 +75,7 @@ async def test_a_question_about_a_file_reaches_a_worker_wherever_its_leader_is(y
         assert (await http.post(LOOK, content=body, headers={SECRET_HEADER: SECRET})).status_code == 421
 
 
-async def test_how_things_stand_is_known_wherever_the_leader_is(yard: Yard) -> None:
+async def test_the_pool_status_is_read_from_any_leader(yard: Yard) -> None:
     first = await yard.server("one")
     await first.leader()
     second = await yard.server("two")
@@ -91,7 +91,7 @@ async def test_how_things_stand_is_known_wherever_the_leader_is(yard: Yard) -> N
         assert (await http.post(STANDING, content=body, headers={SECRET_HEADER: SECRET})).status_code == 421
 
 
-async def test_why_something_waits_is_known_wherever_the_leader_is(yard: Yard) -> None:
+async def test_a_diagnosis_is_read_from_any_leader(yard: Yard) -> None:
     first = await yard.server("one")
     leader = await first.leader()
     second = await yard.server("two")
@@ -118,13 +118,13 @@ async def test_why_something_waits_is_known_wherever_the_leader_is(yard: Yard) -
             assert (await http.post(path, content=body, headers={SECRET_HEADER: SECRET})).status_code == 421
 
 
-async def test_without_a_leader_the_caller_is_told_to_come_back(yard: Yard) -> None:
+async def test_without_a_leader_the_client_is_told_to_retry(yard: Yard) -> None:
     server = await yard.server()
     with pytest.raises(NotLeading):
         await server.front.services.shards.ask("nobodys", CancelRun(run_id="run_1", by="test"))
 
 
-async def test_a_leader_that_has_ended_keeps_nobody_waiting(yard: Yard) -> None:
+async def test_a_stopped_leader_fails_fast(yard: Yard) -> None:
     server = await yard.server()
     leader = await server.leader()
     leader.stop()
@@ -135,13 +135,13 @@ async def test_a_leader_that_has_ended_keeps_nobody_waiting(yard: Yard) -> None:
         leader.open_link(Register("w1", "w1:1", Offer(1_000, 1), {}))
 
 
-async def test_only_acts_are_asked_for(yard: Yard) -> None:
+async def test_only_requests_are_forwarded(yard: Yard) -> None:
     server = await yard.server()
     with pytest.raises(TypeError):
         await server.front.services.shards.ask(POOL, RunsAged(run_ids=()))
 
 
-async def test_a_server_that_no_longer_leads_says_so_and_sends_nothing_on(yard: Yard) -> None:
+async def test_a_former_leader_rejects_requests_without_forwarding(yard: Yard) -> None:
     first = await yard.server("one")
     await first.leader()
     second = await yard.server("two")
@@ -151,7 +151,7 @@ async def test_a_server_that_no_longer_leads_says_so_and_sends_nothing_on(yard: 
     assert answer.status_code == 421
 
 
-async def test_the_way_between_servers_does_not_exist_for_anybody_else(yard: Yard) -> None:
+async def test_internal_routes_answer_404_without_the_cluster_secret(yard: Yard) -> None:
     server = await yard.server()
     await server.leader()
     body = msgspec.msgpack.encode({"shard": POOL, "act": CancelRun(run_id="run_1", by="test")})
@@ -162,7 +162,7 @@ async def test_the_way_between_servers_does_not_exist_for_anybody_else(yard: Yar
         assert answer.status_code == 200
 
 
-async def test_a_server_is_known_while_it_runs(yard: Yard) -> None:
+async def test_a_server_is_registered_while_it_runs(yard: Yard) -> None:
     first = await yard.server("one")
     second = await yard.server("two")
     async with first.http() as http:

@@ -1,4 +1,4 @@
-"""Freezes over the API: who may freeze what, what is told, and what is refused (OPS-3)."""
+"""Freezes over the API: permissions, effects and validation (OPS-3)."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ URL = "/api/v1/freezes"
 
 @pytest.fixture
 async def acme(office: Office) -> httpx2.AsyncClient:
-    """An operator of a tenant that has a job."""
+    """Return an operator of a tenant that has a job."""
     await (await office.admin("acme")).post("/api/v1/jobs", json=NOOP)
     await office.store.ensure_shard(POOL)
     return office.caller(await office.token(Role.OPERATOR, tenant="acme"))
 
 
 async def frozen(caller: httpx2.AsyncClient) -> list[tuple[str, str]]:
-    """What is."""
+    """Return the active freezes."""
     items = read(await caller.get(URL), Page[FreezeView]).items
     return [(one.kind, one.subject) for one in items]
 
 
-async def test_everything_is_frozen_and_goes_on(office: Office, acme: httpx2.AsyncClient) -> None:
+async def test_everything_is_frozen_and_unfrozen(office: Office, acme: httpx2.AsyncClient) -> None:
     everybody = office.caller(await office.token(Role.OPERATOR))
 
     made = read(await everybody.post(URL, json={"kind": "all", "why": "the disk is full"}), FreezeView)
@@ -51,7 +51,7 @@ async def test_everything_is_frozen_and_goes_on(office: Office, acme: httpx2.Asy
     assert b"the disk is full" in bytes(told[1].before)
 
 
-async def test_a_leader_goes_by_it_at_once(office: Office) -> None:
+async def test_a_leader_applies_it_immediately(office: Office) -> None:
     everybody = await office.admin()
     async with office.led() as leader:
         await everybody.post(URL, json={"kind": "pool", "subject": POOL})
@@ -59,7 +59,7 @@ async def test_a_leader_goes_by_it_at_once(office: Office) -> None:
         assert leader.rules.freeze_of_all(await office.store.time()) is not None
 
 
-async def test_a_tenants_people_freeze_what_is_its(office: Office, acme: httpx2.AsyncClient) -> None:
+async def test_a_tenant_freezes_its_own_work(office: Office, acme: httpx2.AsyncClient) -> None:
     globex, everybody = await office.admin("globex"), await office.admin()
 
     read(await acme.post(URL, json={"kind": "tenant", "subject": "acme"}), FreezeView)
@@ -82,12 +82,12 @@ async def test_a_tenants_people_freeze_what_is_its(office: Office, acme: httpx2.
         {"kind": "job", "subject": "globex/noop"},
     ],
 )
-async def test_and_nothing_else(acme: httpx2.AsyncClient, wish: dict[str, str]) -> None:
+async def test_a_tenant_can_not_freeze_other_work(acme: httpx2.AsyncClient, wish: dict[str, str]) -> None:
     problem(await acme.post(URL, json=wish), 403)
     problem(await acme.delete(URL, params=wish), 403)
 
 
-async def test_a_freeze_ends_by_itself(office: Office, acme: httpx2.AsyncClient) -> None:
+async def test_a_freeze_expires(office: Office, acme: httpx2.AsyncClient) -> None:
     made = read(await acme.post(URL, json={"kind": "tenant", "subject": "acme", "seconds": 60}), FreezeView)
     assert made.until is not None
 
@@ -109,7 +109,9 @@ async def test_a_freeze_ends_by_itself(office: Office, acme: httpx2.AsyncClient)
         ({"kind": "some"}, ["/kind"]),
     ],
 )
-async def test_what_is_wrong_is_named(office: Office, wish: dict[str, Any], where: list[str]) -> None:
+async def test_an_invalid_request_is_rejected_with_its_faults(
+    office: Office, wish: dict[str, Any], where: list[str]
+) -> None:
     body = problem(await (await office.admin()).post(URL, json=wish), 422)
 
     assert list(pointers(body)) == where

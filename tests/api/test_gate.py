@@ -1,4 +1,4 @@
-"""What a submission has to pass: a grant for P0, a pool that may have it, and a pool that takes it (ADM-3, 6, 8)."""
+"""Admission of submissions: P0 grants, pool routing and backpressure (ADM-3, ADM-6, ADM-8)."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ _LAST: dict[str, Any] = {"note": "", "version": 0, "updated_at": EPOCH, "updated
 
 @pytest_asyncio.fixture
 async def guarded(tmp_path: Path) -> Any:
-    """A server on which P0 needs a grant."""
+    """A server on which P0 requires a grant."""
     office = Office(tmp_path, given={**GENEROUS, "p0_needs_grant": "1"})
     yield office
     await office.close()
 
 
 async def put_pool(office: Office, name: str, most: Resources | None = None, **labels: str) -> None:
-    """Describe a pool."""
+    """Configure a pool."""
     row = PoolRow(name=name, labels=json.dumps(labels), zones=(), max_resources=most, **_LAST)
     await office.store.put_pool(row, None, an_entry())
     await office.services.rules.refresh()
 
 
 async def pool_of(office: Office, run_id: str) -> str:
-    """Where a run is."""
+    """Return the pool of a run."""
     found = await office.store.find_run(run_id)
     assert found is not None
     return found.run.shard
@@ -56,15 +56,15 @@ async def put_policy(office: Office) -> None:
 
 
 async def grant(office: Office, tenant: str, life: timedelta | None = None) -> None:
-    """Let a tenant ask for P0."""
+    """Grant a tenant P0."""
     now = await office.store.time()
     until = None if life is None else now + life
     await office.store.grant_p0(P0Grant(tenant=tenant, since=now, until=until, by="boss", why="on call"), an_entry())
     await office.services.rules.refresh()
 
 
-async def test_p0_needs_a_grant_and_the_refusal_says_how_to_get_one(guarded: Office) -> None:
-    """Each tenant has its own; one that has ended is none."""
+async def test_p0_needs_a_grant_and_the_error_names_the_command(guarded: Office) -> None:
+    """Grants are per tenant, and an expired one does not count."""
     acme = await guarded.admin("acme")
     await submit(acme)
     body = problem(await acme.post("/api/v1/runs", json={"job": "noop", "priority": "P0"}), 422)
@@ -79,8 +79,8 @@ async def test_p0_needs_a_grant_and_the_refusal_says_how_to_get_one(guarded: Off
     problem(await acme.post("/api/v1/runs", json={"job": "noop", "priority": "P0"}), 422)
 
 
-async def test_no_other_way_leads_to_p0_either(guarded: Office) -> None:
-    """Schedules, what is applied, and other priorities for runs that are there."""
+async def test_p0_needs_a_grant_on_every_route(guarded: Office) -> None:
+    """Schedules, applied definitions, and priority changes of existing runs."""
     acme = await guarded.admin("acme")
     run = await submit(acme)
     urgent = {**NIGHTLY, "priority": "P0"}
@@ -97,8 +97,8 @@ async def test_no_other_way_leads_to_p0_either(guarded: Office) -> None:
         assert "grant-p0 acme" in line
 
 
-async def test_a_schedule_that_lost_its_grant_is_not_triggered_at_another_priority(guarded: Office) -> None:
-    """And the answer says why."""
+async def test_a_schedule_without_its_grant_is_not_triggered_at_another_priority(guarded: Office) -> None:
+    """And the response has the reason."""
     acme = await guarded.admin("acme")
     await submit(acme)
     await grant(guarded, "acme", timedelta(hours=1))
@@ -109,7 +109,7 @@ async def test_a_schedule_that_lost_its_grant_is_not_triggered_at_another_priori
 
 
 async def test_a_labelled_job_goes_to_a_pool_that_qualifies(office: Office) -> None:
-    """Others go where they always went."""
+    """Other jobs use the default pool."""
     acme = await office.admin("acme")
     await put_pool(office, "us", region="us")
     await put_pool(office, "frankfurt", region="eu")
@@ -126,8 +126,8 @@ async def test_a_labelled_job_goes_to_a_pool_that_qualifies(office: Office) -> N
     assert await pool_of(office, fire.run_id) == "frankfurt"
 
 
-async def test_where_no_pool_qualifies_everything_is_refused(office: Office) -> None:
-    """With the policy, what it requires, and the pools that there are."""
+async def test_without_a_qualifying_pool_everything_is_rejected(office: Office) -> None:
+    """The error names the policy, its requirements and the existing pools."""
     acme = await office.admin("acme")
     await submit(acme, EU_JOB)
     made = read(await acme.post("/api/v1/schedules", json={"definition": {**NIGHTLY, "job": "eu-job"}}), ScheduleView)
@@ -151,8 +151,8 @@ async def test_where_no_pool_qualifies_everything_is_refused(office: Office) -> 
     assert "policy residency" in applied.text
 
 
-async def test_a_job_that_names_a_pool_goes_there_and_nowhere_else(office: Office) -> None:
-    """A pool that is not there is refused with the one that was meant."""
+async def test_a_job_with_a_pool_runs_there_only(office: Office) -> None:
+    """An unknown pool is rejected with a suggestion."""
     acme = await office.admin("acme")
     await put_pool(office, "frankfurt", region="eu")
     run = await submit(acme, {**NOOP, "name": "far", "pool": "frankfurt"})
@@ -161,7 +161,7 @@ async def test_a_job_that_names_a_pool_goes_there_and_nowhere_else(office: Offic
     assert body["errors"] == [{"pointer": "/pool", "detail": "there is no pool 'frankfrut', did you mean frankfurt?"}]
 
 
-async def test_a_task_is_no_larger_than_its_pool_takes(office: Office) -> None:
+async def test_a_task_must_fit_the_maximum_of_its_pool(office: Office) -> None:
     """ADM-1: at the submission of the job, and of a run when the pool was described later."""
     acme = await office.admin("acme")
     large: dict[str, object] = {
@@ -179,8 +179,8 @@ async def test_a_task_is_no_larger_than_its_pool_takes(office: Office) -> None:
     assert "at most 32 cores" in body["errors"][0]["detail"]
 
 
-async def test_when_too_much_waits_p2_is_shed_line_by_line_and_p0_never(tmp_path: Path) -> None:
-    """ADM-6: every second one first; each with when to come again."""
+async def test_a_long_backlog_sheds_p2_line_by_line_and_never_p0(tmp_path: Path) -> None:
+    """ADM-6: first every second run; each rejection has a retry time."""
     office = Office(tmp_path, given={**GENEROUS, "shed_half_p2_at": "2", "shed_p2_at": "1000"})
     acme = await office.admin("acme")
     await submit(acme)
@@ -208,12 +208,12 @@ async def test_when_too_much_waits_p2_is_shed_line_by_line_and_p0_never(tmp_path
 
 
 def read_line(line: str) -> BulkLine:
-    """A line of an answer."""
+    """Decode a line of a response."""
     return read(httpx2.Response(200, content=line), BulkLine)
 
 
 @pytest.mark.parametrize("pool", ["", "a b", "x" * 200])
-async def test_a_pool_has_a_name(office: Office, pool: str) -> None:
-    """As everything has."""
+async def test_pool_names_are_validated(office: Office, pool: str) -> None:
+    """Names are required everywhere."""
     acme = await office.admin("acme")
     assert "/pool" in pointers(problem(await acme.post("/api/v1/jobs", json={**NOOP, "pool": pool}), 422))

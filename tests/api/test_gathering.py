@@ -1,4 +1,4 @@
-"""Runs that come while others are being written go together, and a bad one does not take others with it."""
+"""Group commit: runs submitted during a write are grouped, and a rejected one fails alone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.api.office import NOOP, Office, submit
 
 
 class SlowStore:
-    """The real store, whose insertions wait until they are let go, and are counted."""
+    """The real store, with inserts that are held and counted."""
 
     def __init__(self, store: SqliteStore) -> None:
         self._store = store
@@ -29,7 +29,7 @@ class SlowStore:
         self.gate = asyncio.Event()
         self.began = asyncio.Event()
         self.bad: set[str] = set()
-        """Parameters that it does not take."""
+        """Parameters that it rejects."""
         self.fault: Exception | None = None
 
     def __getattr__(self, name: str) -> object:
@@ -38,12 +38,12 @@ class SlowStore:
     async def insert_runs(
         self, runs: Sequence[Run], key: IdempotencyKey | None = None, audit: Sequence[AuditEntry] = ()
     ) -> list[str]:
-        """Make runs, when it is time."""
+        """Insert runs once released."""
         await self._wait(runs)
         return await self._store.insert_runs(runs, key, audit)
 
     async def insert_keyed(self, wishes: Sequence[KeyedRun]) -> list[str | KeyReused]:
-        """Make runs with a key each, when it is time."""
+        """Insert keyed runs once released."""
         await self._wait([wish.run for wish in wishes])
         return await self._store.insert_keyed(wishes)
 
@@ -59,14 +59,14 @@ class SlowStore:
 
 @pytest.fixture
 async def slow(office: Office) -> SlowStore:
-    """A slow store that has a job."""
+    """A slow store with a job."""
     await submit(await office.admin("acme"), NOOP)
     return SlowStore(office.store)
 
 
 @pytest.fixture
 def submissions(office: Office, slow: SlowStore) -> Submissions:
-    """What makes runs, on the slow store."""
+    """Submissions on the slow store."""
     services: Services = office.services
     return Submissions(
         slow,  # type: ignore[arg-type]
@@ -78,7 +78,7 @@ def submissions(office: Office, slow: SlowStore) -> Submissions:
     )
 
 
-async def test_what_comes_during_an_insertion_goes_together(submissions: Submissions, slow: SlowStore) -> None:
+async def test_runs_submitted_during_an_insert_are_grouped(submissions: Submissions, slow: SlowStore) -> None:
     inserting = await _insert_behind_one(submissions, slow, 50)
 
     made = await asyncio.gather(*inserting)
@@ -87,7 +87,7 @@ async def test_what_comes_during_an_insertion_goes_together(submissions: Submiss
     assert len({one.id for one in made}) == 51
 
 
-async def test_those_with_a_key_go_together_as_well(submissions: Submissions, slow: SlowStore) -> None:
+async def test_keyed_runs_are_grouped_too(submissions: Submissions, slow: SlowStore) -> None:
     inserting = await _insert_behind_one(submissions, slow, 50, keyed=True)
 
     made = await asyncio.gather(*inserting)
@@ -97,10 +97,8 @@ async def test_those_with_a_key_go_together_as_well(submissions: Submissions, sl
     assert not any(one.is_replay for one in made)
 
 
-async def test_of_those_that_wait_with_one_key_the_first_is_made_and_the_others_are_told(
-    submissions: Submissions, slow: SlowStore
-) -> None:
-    """Equal bodies are replays, another body is refused, and a third key beside them does not suffer."""
+async def test_concurrent_runs_with_one_key_create_one_run(submissions: Submissions, slow: SlowStore) -> None:
+    """Equal bodies are replays, another body is rejected, and a third key is not affected."""
     first, again, other = [await _prepare(submissions, number, key="k") for number in (1, 1, 2)]
     beside = await _prepare(submissions, 3, key="another")
     inserting = [asyncio.create_task(submissions.insert(one)) for one in (first, again, other, beside)]
@@ -113,7 +111,7 @@ async def test_of_those_that_wait_with_one_key_the_first_is_made_and_the_others_
     assert isinstance(ended[2], KeyReused)
 
 
-async def test_no_more_bytes_go_together_than_a_transaction_bears(submissions: Submissions, slow: SlowStore) -> None:
+async def test_a_group_is_limited_in_bytes(submissions: Submissions, slow: SlowStore) -> None:
     large = msgspec.Raw(b'"' + b"x" * 200_000 + b'"')
     wish = RunRequest(job="noop", params={"large": large})
     prepared = [await submissions.prepare(wish, tenant="acme", by="a test") for _ in range(60)]
@@ -125,7 +123,7 @@ async def test_no_more_bytes_go_together_than_a_transaction_bears(submissions: S
     assert slow.groups == [42, 18]
 
 
-async def test_one_that_is_not_taken_fails_alone(submissions: Submissions, slow: SlowStore) -> None:
+async def test_a_rejected_run_fails_alone(submissions: Submissions, slow: SlowStore) -> None:
     slow.bad = {'{"n":7}'}
     inserting = await _insert_behind_one(submissions, slow, 10)
 
@@ -134,7 +132,7 @@ async def test_one_that_is_not_taken_fails_alone(submissions: Submissions, slow:
     assert [isinstance(end, Rejected) for end in ended] == [number == 7 for number in range(11)]
 
 
-async def test_all_who_wait_hear_that_the_store_is_gone_and_the_next_ones_go_on(
+async def test_a_store_failure_fails_the_group_and_later_groups_continue(
     submissions: Submissions, slow: SlowStore
 ) -> None:
     slow.fault = Unavailable("gone")
@@ -147,7 +145,7 @@ async def test_all_who_wait_hear_that_the_store_is_gone_and_the_next_ones_go_on(
     assert not (await _make(submissions)).is_replay
 
 
-async def test_in_a_bulk_request_one_that_is_not_taken_fails_alone(submissions: Submissions, slow: SlowStore) -> None:
+async def test_a_rejected_run_of_a_bulk_request_fails_alone(submissions: Submissions, slow: SlowStore) -> None:
     slow.bad = {'{"n":1}'}
     slow.gate.set()
     prepared = [await _prepare(submissions, number) for number in range(3)]
@@ -161,7 +159,7 @@ async def test_in_a_bulk_request_one_that_is_not_taken_fails_alone(submissions: 
 async def _insert_behind_one(
     submissions: Submissions, slow: SlowStore, others: int, *, keyed: bool = False
 ) -> list[asyncio.Task[Made]]:
-    """Insert one run, and others while that is under way."""
+    """Insert one run, and others during that insert."""
     numbers = range(others + 1)
     prepared = [await _prepare(submissions, number, key=f"k{number}" if keyed else None) for number in numbers]
     first = asyncio.create_task(submissions.insert(prepared[0]))

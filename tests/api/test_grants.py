@@ -1,4 +1,4 @@
-"""Approvers let tenants ask for P0, for a while or until they take it back (ADM-3)."""
+"""Approvers grant tenants P0, temporarily or until revoked (ADM-3)."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ URL = "/api/v1/tenants/acme/p0-grant"
 
 @pytest.fixture
 async def approver(office: Office) -> httpx2.AsyncClient:
-    """Somebody who decides, for all tenants."""
+    """Return an approver of all tenants."""
     return office.caller(await office.token(Role.APPROVER))
 
 
 async def grants(caller: httpx2.AsyncClient, **params: str) -> list[GrantView]:
-    """Those that hold."""
+    """Return the active grants."""
     return read(await caller.get("/api/v1/p0-grants", params=params), Page[GrantView]).items
 
 
-async def test_an_approver_grants_and_takes_back(office: Office, approver: httpx2.AsyncClient) -> None:
+async def test_an_approver_grants_and_revokes(office: Office, approver: httpx2.AsyncClient) -> None:
     acme, globex = await office.admin("acme"), await office.admin("globex")
 
     made = read(await approver.put(URL, json={"why": "on call"}), GrantView)
@@ -46,7 +46,7 @@ async def test_an_approver_grants_and_takes_back(office: Office, approver: httpx
     ]
 
 
-async def test_a_grant_ends_by_itself(office: Office, approver: httpx2.AsyncClient) -> None:
+async def test_a_grant_expires(office: Office, approver: httpx2.AsyncClient) -> None:
     made = read(await approver.put(URL, json={"seconds": 60}), GrantView)
     assert made.until is not None
 
@@ -56,7 +56,7 @@ async def test_a_grant_ends_by_itself(office: Office, approver: httpx2.AsyncClie
     assert not (await office.services.rules.refresh()).granted_p0("acme", await office.store.time())
 
 
-async def test_nobody_grants_it_to_their_own_tenant(office: Office) -> None:
+async def test_approvers_of_one_tenant_can_not_grant(office: Office) -> None:
     operator = office.caller(await office.token(Role.OPERATOR))
     own = office.caller(await office.token(Role.APPROVER, tenant="acme"))
 
@@ -66,7 +66,7 @@ async def test_nobody_grants_it_to_their_own_tenant(office: Office) -> None:
     problem(await own.get("/api/v1/p0-grants", params={"tenant": "globex"}), 403)
 
 
-async def test_what_is_wrong_with_a_grant_is_named(approver: httpx2.AsyncClient) -> None:
+async def test_an_invalid_grant_is_rejected_with_its_faults(approver: httpx2.AsyncClient) -> None:
     wish = {"seconds": 0, "why": "x" * 1_001}
 
     body = problem(await approver.put("/api/v1/tenants/No%20Name/p0-grant", json=wish), 422)

@@ -1,4 +1,4 @@
-"""The graph of a run: by name, with counts, and with what the run has grown."""
+"""The graph of a run: nodes by name, with counts and dynamic tasks."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ GROWING: dict[str, object] = {
 ADDED = {"tasks": [{"name": "extra", "needs": ["plan"]}], "edges": [{"task": "report", "needs": ["extra"]}]}
 
 
-async def test_a_graph_has_fan_outs_as_one_node_and_what_has_grown(office: Office) -> None:
-    """Also after the run has moved to history."""
+async def test_a_graph_groups_fan_outs_and_includes_dynamic_tasks(office: Office) -> None:
+    """Also in history."""
     caller = await office.admin("acme")
     async with office.led() as leader:
         hand = await Hand("w1", leader, "s1").welcome()
@@ -53,7 +53,7 @@ async def test_a_graph_has_fan_outs_as_one_node_and_what_has_grown(office: Offic
     assert afterwards == graph
 
 
-async def test_the_graph_of_a_run_that_has_not_begun_is_that_of_its_job(office: Office) -> None:
+async def test_the_graph_of_an_unstarted_run_is_that_of_its_job(office: Office) -> None:
     caller = await office.admin("acme")
     run = await submit(caller, GROWING)
 
@@ -67,7 +67,7 @@ async def test_the_graph_of_a_run_that_has_not_begun_is_that_of_its_job(office: 
     problem(await (await office.admin("globex")).get(f"/api/v1/runs/{run.id}/graph"), 404)
 
 
-async def test_a_graph_that_is_too_large_is_refused(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_oversized_graph_is_rejected(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_graphs, "MOST_NODES", 2)
     caller = await office.admin("acme")
     run = await submit(caller, {**NOOP, "tasks": [{"name": f"t{number}"} for number in range(3)]})

@@ -1,4 +1,4 @@
-"""Groups of work are defined over the API by the tenant's own operators (PLC-12)."""
+"""Concurrency and rate groups are defined by the tenant's own operators (PLC-12)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ URL = "/api/v1/groups/db"
 
 
 async def groups(caller: httpx2.AsyncClient, **params: str) -> list[tuple[str, str]]:
-    """Whose there are, by which name."""
+    """Return tenants and names of the groups."""
     items = read(await caller.get("/api/v1/groups", params=params), Page[GroupView]).items
     return [(one.tenant, one.name) for one in items]
 
 
-async def test_a_group_is_its_tenants(office: Office) -> None:
+async def test_a_group_belongs_to_its_tenant(office: Office) -> None:
     acme, globex, everybody = await office.admin("acme"), await office.admin("globex"), await office.admin()
 
     made = read(await acme.put(URL, json={"most": 3, "note": "connections"}), GroupView)
@@ -37,7 +37,7 @@ async def test_a_group_is_its_tenants(office: Office) -> None:
     problem(await acme.get("/api/v1/groups/never"), 404)
 
 
-async def test_a_leader_goes_by_it_at_once(office: Office) -> None:
+async def test_a_leader_applies_it_immediately(office: Office) -> None:
     acme = await office.admin("acme")
     async with office.led() as leader:
         await acme.put(URL, json={"most": 3})
@@ -45,7 +45,7 @@ async def test_a_leader_goes_by_it_at_once(office: Office) -> None:
         assert [row.most for row in leader.rules.groups.values()] == [3]
 
 
-async def test_operators_define_groups_and_submitters_look(office: Office) -> None:
+async def test_operators_define_groups_and_submitters_read(office: Office) -> None:
     operator = office.caller(await office.token(Role.OPERATOR, tenant="acme"))
     submitter = office.caller(await office.token(Role.SUBMITTER, tenant="acme"))
 
@@ -56,7 +56,7 @@ async def test_operators_define_groups_and_submitters_look(office: Office) -> No
     problem(await submitter.delete(URL), 403)
 
 
-async def test_a_group_is_taken_away_and_that_is_told(office: Office) -> None:
+async def test_a_group_is_deleted_and_audited(office: Office) -> None:
     acme = await office.admin("acme")
     await acme.put(URL, json={"most": 3})
     await acme.put(URL, json={"most": 4})
@@ -69,7 +69,7 @@ async def test_a_group_is_taken_away_and_that_is_told(office: Office) -> None:
     assert bytes(told[1].before) == b'{"most":3}'
 
 
-async def test_what_is_wrong_with_a_group_is_named(office: Office) -> None:
+async def test_an_invalid_group_is_rejected_with_its_faults(office: Office) -> None:
     wish = {"most": 0, "per_seconds": 0.5, "note": "x" * 4_001}
 
     body = problem(

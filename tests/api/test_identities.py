@@ -1,4 +1,4 @@
-"""Who asks: tokens, attempts that speak for themselves, and whoever is on this machine (SEC-1, SEC-2)."""
+"""Authentication: tokens, attempt tokens, and local callers (SEC-1, SEC-2)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.api.office import SECRET, Office, problem, read, running_task, submit
 RUNS = "/api/v1/runs"
 
 
-async def test_a_token_lets_in_and_the_store_has_only_its_hash(office: Office) -> None:
+async def test_a_token_authenticates_and_only_its_hash_is_stored(office: Office) -> None:
     token = await office.token(Role.VIEWER, tenant="acme")
 
     assert (await office.caller(token).get(RUNS)).status_code == 200
@@ -34,7 +34,7 @@ async def test_a_token_lets_in_and_the_store_has_only_its_hash(office: Office) -
         "Bearer {token}x", "Bearer {other_secret}", "Bearer msa_x", "Bearer \xff", "{token}",
     ],
 )  # fmt: skip
-async def test_what_is_not_a_token_does_not_let_in(office: Office, authorization: str) -> None:
+async def test_an_invalid_token_is_rejected(office: Office, authorization: str) -> None:
     token = await office.token(Role.ADMIN)
     said = authorization.format(token=token, other_secret=token[:-1] + ("0" if token[-1] != "0" else "1"))
 
@@ -43,7 +43,7 @@ async def test_what_is_not_a_token_does_not_let_in(office: Office, authorization
     assert problem(answer, 401)["code"] == "unauthenticated"
 
 
-async def test_a_token_is_good_until_it_expires(office: Office) -> None:
+async def test_a_token_is_valid_until_it_expires(office: Office) -> None:
     caller = office.caller(await office.token(Role.VIEWER, days=1))
 
     office.clock.ahead = 86_400 - 60
@@ -52,8 +52,8 @@ async def test_a_token_is_good_until_it_expires(office: Office) -> None:
     assert (await caller.get(RUNS)).status_code == 401
 
 
-async def test_a_revoked_token_is_of_no_use_after_ten_seconds(office: Office) -> None:
-    """It was used just before, so that what is known of it is remembered."""
+async def test_a_revoked_token_is_rejected_after_ten_seconds(office: Office) -> None:
+    """It was used just before, so that it is cached."""
     token = await office.token(Role.VIEWER)
     caller, admin = office.caller(token), await office.admin()
     await caller.get(RUNS)
@@ -65,7 +65,7 @@ async def test_a_revoked_token_is_of_no_use_after_ten_seconds(office: Office) ->
     assert "revoked" in problem(await caller.get(RUNS), 401)["detail"]
 
 
-async def test_the_use_of_a_token_is_noted(office: Office) -> None:
+async def test_the_use_of_a_token_is_recorded(office: Office) -> None:
     token = await office.token(Role.VIEWER)
     token_id = token.split("_")[1]
 
@@ -82,7 +82,7 @@ async def test_the_use_of_a_token_is_noted(office: Office) -> None:
 
 
 @pytest.mark.parametrize("host", ["localhost:8484", "LOCALHOST", "127.0.0.1:8484", "[::1]:8484", "127.9.9.9"])
-async def test_whoever_is_on_this_machine_needs_no_token_there(local_office: Office, host: str) -> None:
+async def test_local_callers_need_no_token(local_office: Office, host: str) -> None:
     caller = local_office.caller(host=host, origin=f"http://{host}")
 
     run = await submit(caller)
@@ -106,14 +106,14 @@ async def test_whoever_is_on_this_machine_needs_no_token_there(local_office: Off
         ("127.0.0.1", {"authorization": "Bearer msp_wrong"}),
     ],
 )
-async def test_nobody_else_is_taken_for_local(local_office: Office, address: str, headers: dict[str, str]) -> None:
+async def test_remote_callers_are_not_local(local_office: Office, address: str, headers: dict[str, str]) -> None:
     caller = local_office.caller(address=address, **headers)
 
     for answer in (await caller.get(RUNS), await caller.post("/api/v1/jobs", json={})):
         assert problem(answer, 401)["code"] == "unauthenticated"
 
 
-async def test_with_a_token_it_does_not_matter_where_somebody_is(local_office: Office) -> None:
+async def test_a_token_is_valid_from_any_address(local_office: Office) -> None:
     token = await local_office.token(Role.VIEWER)
     caller = local_office.caller(
         token, address="10.0.0.7", host="mainspring.example", origin="http://elsewhere.example"
@@ -123,19 +123,19 @@ async def test_with_a_token_it_does_not_matter_where_somebody_is(local_office: O
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1", "::ffff:127.0.0.1", "localhost"])
-def test_these_are_this_machine(address: str) -> None:
+def test_loopback_addresses_are_recognized(address: str) -> None:
     assert is_loopback(address)
 
 
 @pytest.mark.parametrize("address", ["", "::", "10.0.0.1", "::ffff:10.0.0.1", "localhost.example", "127.1"])
-def test_these_are_not(address: str) -> None:
+def test_other_addresses_are_not_loopback(address: str) -> None:
     assert not is_loopback(address)
 
 
 # attempts
 
 
-async def test_an_attempt_sees_its_own_task_and_nothing_else_while_it_lasts(office: Office) -> None:
+async def test_a_running_attempt_sees_its_own_task_only(office: Office) -> None:
     admin = await office.admin("acme")
     async with office.led() as leader:
         hand, task = await running_task(office, admin, leader)
@@ -163,8 +163,8 @@ async def test_an_attempt_sees_its_own_task_and_nothing_else_while_it_lasts(offi
     problem(afterwards, 401)
 
 
-async def test_the_token_of_an_attempt_dies_when_another_one_takes_its_place(office: Office) -> None:
-    """The task goes on: what was given to its first attempt is not for its second."""
+async def test_the_token_of_a_superseded_attempt_is_rejected(office: Office) -> None:
+    """The task is retried: the token of its first attempt is not valid for the second."""
     operator = await office.admin("acme")
     async with office.led() as leader:
         hand, task = await running_task(office, operator, leader)
@@ -191,7 +191,7 @@ async def test_the_token_of_an_attempt_dies_when_another_one_takes_its_place(off
         assert (await second.get(path)).json()["document"] == {"at": 1}
 
 
-async def test_the_token_of_an_attempt_can_not_be_made_up(office: Office) -> None:
+async def test_the_token_of_an_attempt_can_not_be_forged(office: Office) -> None:
     now = await office.store.time()
     attempt = "att_018f3c2e9b07-5be0d1c27f3a9946"
     token = make_attempt_token(SECRET, attempt, now + timedelta(seconds=60))

@@ -1,4 +1,4 @@
-"""Jobs: their versions, what is said of them, how they go away and come back, and their trend."""
+"""Jobs: versions, labels, deletion, and trends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mainspring.protocol.rest.runs import JobView, Page
 from tests.api.office import NOOP, Office, all_pages, pointers, problem, read, running_task, submit
 
 
-async def test_versions_of_a_job_are_listed_the_latest_first(office: Office) -> None:
+async def test_versions_of_a_job_are_listed_latest_first(office: Office) -> None:
     caller = await office.admin("acme")
     for retries in range(5):
         await caller.post("/api/v1/jobs", json={**NOOP, "max_retries": retries})
@@ -26,7 +26,7 @@ async def test_versions_of_a_job_are_listed_the_latest_first(office: Office) -> 
     problem(await caller.get("/api/v1/jobs/noop/versions?cursor=WyJ4Il0"), 422)
 
 
-async def test_a_job_says_something_of_itself(office: Office) -> None:
+async def test_a_job_has_labels_and_a_description(office: Office) -> None:
     caller = await office.admin("acme")
     about = {"labels": {"team": "ml", "cost/centre": "Ölraum 7"}, "description": "Loads orders.\n" * 200}
 
@@ -50,7 +50,7 @@ async def test_a_job_says_something_of_itself(office: Office) -> None:
         ({"description": "x" * 4_001}, "/description"),
     ],
 )
-async def test_what_a_job_may_say_of_itself_has_limits(office: Office, about: dict[str, object], expected: str) -> None:
+async def test_labels_of_a_job_are_limited(office: Office, about: dict[str, object], expected: str) -> None:
     caller = await office.admin("acme")
 
     (pointer,) = pointers(problem(await caller.post("/api/v1/jobs", json={**NOOP, **about}), 422))
@@ -58,8 +58,8 @@ async def test_what_a_job_may_say_of_itself_has_limits(office: Office, about: di
     assert pointer.startswith(expected)
 
 
-async def test_no_run_is_made_of_a_job_that_is_deleted(office: Office) -> None:
-    """By name, by version and by id; until somebody submits the job again."""
+async def test_a_deleted_job_gets_no_runs(office: Office) -> None:
+    """By name, by version and by id, until the job is submitted again."""
     caller = await office.admin("acme")
     run = await submit(caller)
     missing = problem(await caller.post("/api/v1/runs", json={"job": "missing"}), 422)
@@ -78,8 +78,8 @@ async def test_no_run_is_made_of_a_job_that_is_deleted(office: Office) -> None:
     assert [job.name for job in read(await caller.get("/api/v1/jobs"), Page[JobView]).items] == ["noop"]
 
 
-async def test_another_server_hears_within_seconds_that_a_job_is_deleted(office: Office) -> None:
-    """The other one remembers the job, and is not told."""
+async def test_another_server_notices_a_deleted_job_within_seconds(office: Office) -> None:
+    """The other server has cached the job, and is not notified."""
     caller = await office.admin("acme")
     run = await submit(caller)
     jobs = office.services.submissions.jobs
@@ -93,7 +93,7 @@ async def test_another_server_hears_within_seconds_that_a_job_is_deleted(office:
     assert [await jobs.find("acme", reference) for reference in (run.job_id, "noop", "noop@1")] == [None] * 3
 
 
-async def test_a_job_that_a_schedule_is_for_is_not_deleted(office: Office) -> None:
+async def test_a_job_with_a_schedule_is_not_deleted(office: Office) -> None:
     caller = await office.admin("acme")
     await submit(caller)
     definition = {"name": "nightly", "job": "noop", "trigger": {"kind": "interval", "every_seconds": 3600}}
@@ -106,7 +106,7 @@ async def test_a_job_that_a_schedule_is_for_is_not_deleted(office: Office) -> No
     assert (await caller.post("/api/v1/runs", json={"job": "noop"})).status_code == 201
 
 
-async def test_a_job_is_changed_by_whoever_saw_its_latest_version(office: Office) -> None:
+async def test_a_job_change_requires_its_latest_version(office: Office) -> None:
     caller = await office.admin("acme")
     first = await caller.post("/api/v1/jobs", json=NOOP)
     seen = (await caller.get("/api/v1/jobs/noop")).headers["etag"]
@@ -122,7 +122,7 @@ async def test_a_job_is_changed_by_whoever_saw_its_latest_version(office: Office
     assert (again.status_code, again.content) == (304, b"")
 
 
-async def test_a_trend_has_every_day_and_all_of_them_together(office: Office) -> None:
+async def test_a_trend_has_every_day_and_a_total(office: Office) -> None:
     caller = await office.admin("acme")
     async with office.led() as leader:
         hand, task = await running_task(office, caller, leader)

@@ -1,4 +1,4 @@
-"""Nothing that a caller sizes is without a limit: each is documented, holds, and costs nobody else anything (SEC-6)."""
+"""All client input is limited: each limit is documented, enforced, and affects no other client (SEC-6)."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ from tests.store.sharing_builders import a_group
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "limits.md"
 ENDLESS = {"follow_events"}
-"""Answers that have no end of their own."""
+"""Endless responses."""
 
 
-def test_the_page_says_what_the_code_goes_by() -> None:
+def test_the_page_matches_the_code() -> None:
     """`python -m tests.api.limits` prints the tables."""
     text = PAGE.read_text()
     for section in dict.fromkeys(row.section for row in rows()):
@@ -54,7 +54,7 @@ def test_the_page_says_what_the_code_goes_by() -> None:
         assert lines == table(section)
 
 
-async def test_what_exceeds_a_limit_is_refused_and_the_server_goes_on(office: Office) -> None:
+async def test_exceeding_a_limit_is_rejected_and_the_server_continues(office: Office) -> None:
     wrong = {}
     async with scene_of(office) as scene:
         await scene.renew()
@@ -82,8 +82,8 @@ ON_THE_LINK: dict[str, Sequence[FromWorker]] = {
 LABELS = {f"l{number}": "x" for number in range(length_of(wire.Labels) + 1)}
 
 
-async def test_what_exceeds_a_limit_of_the_link_closes_it_and_others_work_on(tmp_path: Path) -> None:
-    """A frame that is too large is in `test_link.py`."""
+async def test_exceeding_a_link_limit_closes_that_link_only(tmp_path: Path) -> None:
+    """Oversized frames are tested in `test_link.py`."""
     async with Yard(tmp_path) as yard:
         server = await yard.server()
         await server.leader()
@@ -102,7 +102,7 @@ async def test_what_exceeds_a_limit_of_the_link_closes_it_and_others_work_on(tmp
     assert set(closed.values()) == {MALFORMED}, closed
 
 
-async def test_a_result_that_is_too_large_changes_nothing_but_its_task(tmp_path: Path) -> None:
+async def test_an_oversized_result_affects_its_task_only(tmp_path: Path) -> None:
     async with Yard(tmp_path) as yard:
         server = await yard.server()
         await server.leader()
@@ -121,7 +121,7 @@ async def test_a_result_that_is_too_large_changes_nothing_but_its_task(tmp_path:
     assert (refused.state, taken.state) == (TaskState.QUARANTINED, TaskState.SUCCEEDED)
 
 
-async def test_things_of_a_tenant_are_counted(office: Office) -> None:
+async def test_webhooks_of_a_tenant_are_limited(office: Office) -> None:
     admin = await office.admin(OWN)
     for number in range(MOST_OF_TENANT):
         assert (await admin.post("/api/v1/webhooks", json={"url": f"{NOWHERE}/{number}"})).is_success
@@ -136,10 +136,10 @@ async def test_things_of_a_tenant_are_counted(office: Office) -> None:
     problem(await everybody.put(f"{path}/more", json=body), 422)
 
 
-async def test_groups_of_a_tenant_are_counted(office: Office) -> None:
-    """There may be as many as every leader can have in mind."""
+async def test_groups_of_a_tenant_are_limited(office: Office) -> None:
+    """Every leader keeps them all in memory."""
     admin = await office.admin(OWN)
-    for number in range(groups.MOST_OF_TENANT):
+    for number in range(groups.MAX_GROUPS_PER_TENANT):
         await office.store.put_group(a_group(tenant=OWN, name=f"g{number}"), None, an_entry(id=f"req_{number}"))
 
     problem(await admin.put("/api/v1/groups/more", json={"most": 1}), 409)
@@ -147,8 +147,8 @@ async def test_groups_of_a_tenant_are_counted(office: Office) -> None:
     assert (await (await office.admin("globex")).put("/api/v1/groups/more", json={"most": 1})).is_success
 
 
-async def test_no_text_in_a_path_a_query_or_a_header_is_longer_than_any_may_be(office: Office) -> None:
-    """Whatever route it is for, also one that was added today."""
+async def test_all_parameters_have_a_maximum_length(office: Office) -> None:
+    """For every route, including future ones."""
     long, unbounded = "x" * (LONGEST_PARAMETER + 1), []
     async with scene_of(office) as scene:
         await scene.renew()
@@ -170,8 +170,8 @@ async def test_no_text_in_a_path_a_query_or_a_header_is_longer_than_any_may_be(o
     assert not unbounded
 
 
-async def test_no_text_or_list_in_a_body_is_without_a_limit(office: Office) -> None:
-    """Every field of every struct that a route takes: what is not refused for being long is not kept either."""
+async def test_all_texts_and_lists_in_bodies_are_limited(office: Office) -> None:
+    """Every field of every request struct: texts that are not rejected for their length are not stored."""
     unbounded = []
     async with scene_of(office) as scene:
         await scene.renew()
@@ -196,7 +196,7 @@ async def test_no_text_or_list_in_a_body_is_without_a_limit(office: Office) -> N
 
 
 def _too_long(kind: str) -> list[object]:
-    """Values of a type that no field can have been meant for."""
+    """Oversized values of a type."""
     text = "x" * 300_000
     found: list[object] = [text] if "str" in kind else []
     if "list" in kind or "tuple" in kind:
@@ -208,7 +208,7 @@ def _too_long(kind: str) -> list[object]:
     return found
 
 
-def test_every_route_with_a_body_says_how_large_it_may_be() -> None:
-    """What a route reads by itself, it reads with a limit of its own."""
+def test_every_route_with_a_body_has_a_size_limit() -> None:
+    """Routes that read the body themselves have their own limit."""
     by_itself = {one.operation for one in endpoints() if one.body is not None and one.body.__name__ == "Request"}
     assert by_itself == {"create_runs", "receive_events"}

@@ -1,4 +1,4 @@
-"""The worker link over real sockets: registration, work, and what closes it."""
+"""The worker link over real sockets: registration, work and closing."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ HELLO = Register("w1", "s1", Offer(4_000, 4 << 30), {})
 
 @pytest.fixture
 async def yard(tmp_path: Path) -> AsyncIterator[Yard]:
-    """A store without a server."""
+    """A store without servers."""
     async with Yard(tmp_path) as yard:
         yield yard
 
 
-async def test_a_worker_registers_gets_work_and_reports_it(yard: Yard) -> None:
+async def test_a_worker_registers_runs_a_task_and_reports_it(yard: Yard) -> None:
     server = await yard.server()
     await server.leader()
     (run,) = await yard.submit()
@@ -54,7 +54,7 @@ async def test_a_worker_registers_gets_work_and_reports_it(yard: Yard) -> None:
     assert found.ended_at is not None
 
 
-async def test_an_assignment_brings_its_attempts_token_unless_there_is_nothing_to_do(yard: Yard) -> None:
+async def test_an_assignment_has_the_attempt_token_unless_its_work_is_empty(yard: Yard) -> None:
     server = await yard.server()
     await server.leader()
     await yard.submit()
@@ -69,8 +69,8 @@ async def test_an_assignment_brings_its_attempts_token_unless_there_is_nothing_t
         assert (await worker.next_task()).token == ""
 
 
-async def test_a_worker_is_told_since_when_runs_are_over(yard: Yard) -> None:
-    """What the server does not know is left out: its history is gone."""
+async def test_a_worker_can_ask_for_ages_of_ended_runs(yard: Yard) -> None:
+    """Runs without history are omitted."""
     server = await yard.server()
     await server.leader()
     over, going_on = await yard.submit() + await yard.submit()
@@ -87,7 +87,7 @@ async def test_a_worker_is_told_since_when_runs_are_over(yard: Yard) -> None:
     assert answer.runs[ended.id] is not None
 
 
-async def test_a_server_that_does_not_lead_says_where_the_leader_is(yard: Yard) -> None:
+async def test_a_server_that_does_not_lead_redirects_to_the_leader(yard: Yard) -> None:
     first = await yard.server("one")
     await first.leader()
     second = await yard.server("two")
@@ -98,7 +98,7 @@ async def test_a_server_that_does_not_lead_says_where_the_leader_is(yard: Yard) 
         assert (await worker.closed())[0] == 1000
 
 
-async def test_a_pool_that_nobody_leads_is_nowhere(yard: Yard) -> None:
+async def test_a_pool_without_a_leader_has_no_address(yard: Yard) -> None:
     server = await yard.server()
     async with server.socket() as socket:
         worker = Caller(socket, "w1")
@@ -106,7 +106,7 @@ async def test_a_pool_that_nobody_leads_is_nowhere(yard: Yard) -> None:
         assert (await worker.hear(Elsewhere)).address == ""
 
 
-async def test_workers_see_only_what_is_assigned_to_them(yard: Yard) -> None:
+async def test_workers_see_only_their_own_assignments(yard: Yard) -> None:
     server = await yard.server()
     leader = await server.leader()
     async with server.caller("w1", cores=1) as one, server.caller("w2", cores=1) as other:
@@ -122,14 +122,14 @@ async def test_workers_see_only_what_is_assigned_to_them(yard: Yard) -> None:
 
 FIRST_FRAMES: list[tuple[bytes | str, str]] = [
     ("hello", "text"),
-    (b"", "can't be read"),
-    (b"\xc1\xff", "can't be read"),
+    (b"", "invalid frame"),
+    (b"\xc1\xff", "invalid frame"),
     (msgspec.msgpack.encode([]), "one Register"),
     (msgspec.msgpack.encode([Beat()]), "one Register"),
     (msgspec.msgpack.encode([HELLO, HELLO]), "one Register"),
-    (msgspec.msgpack.encode([["Surprise", 1]]), "can't be read"),
-    (msgspec.msgpack.encode([Register("", "s1", Offer(1, 1), {})]), "no name"),
-    (msgspec.msgpack.encode([Register("../w", "s1", Offer(1, 1), {})]), "no name"),
+    (msgspec.msgpack.encode([["Surprise", 1]]), "invalid frame"),
+    (msgspec.msgpack.encode([Register("", "s1", Offer(1, 1), {})]), "not a valid name"),
+    (msgspec.msgpack.encode([Register("../w", "s1", Offer(1, 1), {})]), "not a valid name"),
     (msgspec.msgpack.encode([Register("w" * 201, "s1", Offer(1, 1), {})]), "length"),
     (msgspec.msgpack.encode([Register("w1", "s1", Offer(-1, 1), {})]), ">= 0"),
     (msgspec.msgpack.encode([Register("w1", "s1", Offer(10**12, 1), {})]), "<="),
@@ -138,7 +138,7 @@ FIRST_FRAMES: list[tuple[bytes | str, str]] = [
 ]
 
 
-async def test_a_first_frame_that_makes_no_sense_closes_the_link(yard: Yard) -> None:
+async def test_an_invalid_first_frame_closes_the_link(yard: Yard) -> None:
     server = await yard.server()
     await server.leader()
     for first, why in FIRST_FRAMES:
@@ -149,7 +149,7 @@ async def test_a_first_frame_that_makes_no_sense_closes_the_link(yard: Yard) -> 
         assert why in reason
 
 
-async def test_a_link_on_which_nothing_is_said_is_closed(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_silent_link_is_closed(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(link_module, "HELLO_SECONDS", 0.05)
     server = await yard.server()
     async with server.socket() as socket:
@@ -168,7 +168,7 @@ async def test_a_result_without_credit_closes_the_link(yard: Yard) -> None:
     assert "credit" in reason
 
 
-async def test_a_word_out_of_place_closes_the_link(yard: Yard) -> None:
+async def test_an_unexpected_message_closes_the_link(yard: Yard) -> None:
     server = await yard.server()
     await server.leader()
     for said in (HELLO, Result("att_\0", Outcome.FAILED), Started("a" * 201)):
@@ -177,7 +177,7 @@ async def test_a_word_out_of_place_closes_the_link(yard: Yard) -> None:
             assert (await worker.closed())[0] == 1008
 
 
-async def test_a_frame_that_is_too_large_closes_the_link(yard: Yard) -> None:
+async def test_an_oversized_frame_closes_the_link(yard: Yard) -> None:
     server = await yard.server()
     await server.leader()
     async with server.caller() as worker:
@@ -193,7 +193,7 @@ async def test_a_newer_session_closes_the_older_one(yard: Yard) -> None:
         assert (await older.closed())[0] == 1012
 
 
-async def test_when_the_term_ends_the_worker_is_let_go(yard: Yard) -> None:
+async def test_a_link_closes_when_the_term_ends(yard: Yard) -> None:
     server = await yard.server()
     leader = await server.leader()
     async with server.caller() as worker:
@@ -201,7 +201,7 @@ async def test_when_the_term_ends_the_worker_is_let_go(yard: Yard) -> None:
         assert (await worker.closed())[0] == 1012
 
 
-async def test_a_server_that_ends_closes_its_links(yard: Yard) -> None:
+async def test_a_stopping_server_closes_its_links(yard: Yard) -> None:
     server = await yard.server()
     await server.leader()
     async with server.caller() as worker:
@@ -209,7 +209,7 @@ async def test_a_server_that_ends_closes_its_links(yard: Yard) -> None:
         assert (await worker.closed())[0] == 1012
 
 
-async def test_a_link_is_for_workers_and_admins_of_every_tenant(yard: Yard) -> None:
+async def test_a_link_requires_a_worker_or_admin_of_all_tenants(yard: Yard) -> None:
     server = await yard.server(open_locally=False)
     await server.leader()
     refused = {
@@ -229,7 +229,7 @@ async def test_a_link_is_for_workers_and_admins_of_every_tenant(yard: Yard) -> N
             pass
 
 
-async def test_a_page_in_a_browser_gets_no_link(yard: Yard) -> None:
+async def test_browsers_get_no_link(yard: Yard) -> None:
     server = await yard.server()
     with pytest.raises(InvalidStatus) as caught:
         async with server.socket({"Origin": server.address}):
@@ -237,7 +237,7 @@ async def test_a_page_in_a_browser_gets_no_link(yard: Yard) -> None:
     assert caught.value.response.status_code == 403
 
 
-async def test_a_connected_workers_name_is_not_for_another_token(yard: Yard) -> None:
+async def test_a_connected_workers_name_is_reserved_for_its_token(yard: Yard) -> None:
     server = await yard.server(open_locally=False)
     await server.leader()
     mine, yours = await yard.token(Role.WORKER, name="mine"), await yard.token(Role.WORKER, name="yours")
@@ -253,7 +253,7 @@ async def test_a_connected_workers_name_is_not_for_another_token(yard: Yard) -> 
         pass
 
 
-async def test_what_was_opened_with_a_token_ends_with_it(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_sessions_end_with_their_token(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
     for module, name in (
         (session_validity, "ASK_AGAIN_SECONDS"),
         (link_module, "ASK_AGAIN_SECONDS"),

@@ -1,4 +1,4 @@
-"""Whatever a worker sends, it costs nobody else anything."""
+"""Invalid worker messages do not affect other workers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _cut = st.builds(lambda frame, share: frame[: int(len(frame) * share)], _frames,
 frames = st.lists(_frames | _cut | st.binary(max_size=200) | _texts, min_size=1, max_size=3)
 
 
-def test_nonsense_closes_its_own_link_at_most_and_others_work_on(tmp_path: Path) -> None:
+def test_invalid_frames_close_their_own_link_only(tmp_path: Path) -> None:
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
 

@@ -1,4 +1,4 @@
-"""Lists come in pages that neither lose nor repeat anything, and filters mean what they say."""
+"""Lists: pages without gaps or duplicates, and filters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.api.office import NOOP, Office, all_pages, pointers, problem, read, r
 from tests.host.hall import Hand
 
 
-async def test_pages_of_runs_are_stable_while_more_come_in(office: Office) -> None:
+async def test_pages_of_runs_are_stable_while_runs_are_created(office: Office) -> None:
     caller = await office.admin("acme")
     there = [(await submit(caller)).id for _ in range(7)]
 
@@ -45,7 +45,7 @@ async def test_pages_of_jobs_and_tasks(office: Office) -> None:
     assert sum(map(len, overall)) == 12
 
 
-async def test_runs_are_found_by_what_is_said_of_them(office: Office) -> None:
+async def test_runs_are_filtered_by_parameters(office: Office) -> None:
     caller = await office.admin("acme")
     plain = await submit(caller)
     urgent = await submit(caller, {**NOOP, "name": "other"}, priority="P1")
@@ -59,7 +59,7 @@ async def test_runs_are_found_by_what_is_said_of_them(office: Office) -> None:
     assert await found(state="FAILED") == []
 
 
-async def test_tasks_are_found_by_what_is_said_of_them(office: Office) -> None:
+async def test_tasks_are_filtered_by_parameters(office: Office) -> None:
     caller = await office.admin("acme")
     async with office.led() as leader:
         _, task = await running_task(office, caller, leader)
@@ -94,7 +94,9 @@ async def test_tasks_are_found_by_what_is_said_of_them(office: Office) -> None:
         ({"fields": "id,colour,stat"}, ["query:fields", "query:fields"]),
     ],
 )
-async def test_what_is_wrong_with_a_query_is_named(office: Office, query: dict[str, str], expected: list[str]) -> None:
+async def test_an_invalid_query_is_rejected_with_its_faults(
+    office: Office, query: dict[str, str], expected: list[str]
+) -> None:
     caller = await office.admin()
 
     body = problem(await caller.get("/api/v1/runs", params=query), 422)
@@ -102,7 +104,7 @@ async def test_what_is_wrong_with_a_query_is_named(office: Office, query: dict[s
     assert sorted(pointers(body)) == expected
 
 
-async def test_a_filter_finds_what_it_says(office: Office) -> None:
+async def test_a_filter_selects_matching_items(office: Office) -> None:
     caller = await office.admin("acme")
     labelled = {**NOOP, "name": "etl-load", "labels": {"team": "data science"}}
     plain, found = await submit(caller), await submit(caller, labelled, priority="P0")
@@ -119,7 +121,7 @@ async def test_a_filter_finds_what_it_says(office: Office) -> None:
     ]
 
 
-async def test_a_filter_shows_nobody_what_they_may_not_see(office: Office) -> None:
+async def test_a_filter_does_not_reveal_other_tenants(office: Office) -> None:
     await submit(await office.admin("acme"))
     other = await office.admin("globex")
 
@@ -130,7 +132,7 @@ async def test_a_filter_shows_nobody_what_they_may_not_see(office: Office) -> No
     problem(await other.get("/api/v1/events?q=tenant:acme"), 403)
 
 
-async def test_a_list_is_counted_if_somebody_wants_to_know(office: Office) -> None:
+async def test_a_list_is_counted_on_request(office: Office) -> None:
     caller = await office.admin("acme")
     for _ in range(3):
         await submit(caller)
@@ -156,7 +158,7 @@ async def test_a_page_links_to_the_next_one(office: Office) -> None:
     assert "link" not in second.headers
 
 
-async def test_items_have_the_fields_that_are_asked_for(office: Office) -> None:
+async def test_items_are_reduced_to_the_requested_fields(office: Office) -> None:
     caller = await office.admin("acme")
     run = await submit(caller)
 
@@ -168,7 +170,7 @@ async def test_items_have_the_fields_that_are_asked_for(office: Office) -> None:
     assert pointers(problem(await caller.get("/api/v1/jobs?sort=name"), 422)) == ["query:sort"]
 
 
-async def test_a_task_tells_its_story(office: Office) -> None:
+async def test_transitions_of_a_task_are_listed(office: Office) -> None:
     caller = await office.admin("acme")
     async with office.led() as leader:
         hand, task = await running_task(office, caller, leader)

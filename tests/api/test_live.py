@@ -1,4 +1,4 @@
-"""The stream of transitions: everything once, in order, also after a break."""
+"""The stream of transitions: complete, ordered, resumable."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Event(msgspec.Struct, kw_only=True):
     data: str = ""
 
     def transition(self) -> TransitionView:
-        """What it is about."""
+        """Return the transition of the event."""
         return msgspec.json.decode(self.data, type=TransitionView)
 
 
 async def events(answer: httpx2.Response) -> AsyncIterator[Event]:
-    """The events of a stream."""
+    """Parse the events of a stream."""
     fields: dict[str, str] = {}
     async for line in answer.aiter_lines():
         if line:
@@ -46,7 +46,7 @@ async def events(answer: httpx2.Response) -> AsyncIterator[Event]:
 
 
 async def transitions(stream: AsyncIterator[Event], wanted: int) -> list[Event]:
-    """The next so many transitions."""
+    """Return the next transitions."""
     found: list[Event] = []
     async with asyncio.timeout(DEADLINE_SECONDS):
         while len(found) < wanted:
@@ -57,7 +57,7 @@ async def transitions(stream: AsyncIterator[Event], wanted: int) -> list[Event]:
 
 
 async def do_one(yard: Yard, worker: Caller, tenant: str = "acme") -> str:
-    """Have a run done from its beginning to its end."""
+    """Complete a run."""
     (run,) = await yard.submit(tenants=[tenant])
     task = await worker.next_task()
     await worker.finish(task.attempt)
@@ -66,12 +66,12 @@ async def do_one(yard: Yard, worker: Caller, tenant: str = "acme") -> str:
 
 @pytest.fixture
 async def yard(tmp_path: Path) -> AsyncIterator[Yard]:
-    """A store without a server."""
+    """A store without servers."""
     async with Yard(tmp_path) as yard:
         yield yard
 
 
-async def test_a_follower_hears_of_every_transition_from_now_on(yard: Yard) -> None:
+async def test_a_follower_gets_every_new_transition(yard: Yard) -> None:
     server = await yard.server()
     await server.leader()
     async with (
@@ -88,7 +88,7 @@ async def test_a_follower_hears_of_every_transition_from_now_on(yard: Yard) -> N
     assert {one.run_id for one in heard} == {run}
 
 
-async def test_who_comes_back_with_a_cursor_misses_nothing_and_hears_nothing_twice(yard: Yard) -> None:
+async def test_a_cursor_resumes_without_gaps_or_duplicates(yard: Yard) -> None:
     first = await yard.server("one")
     await first.leader()
     second = await yard.server("two")
@@ -109,7 +109,7 @@ async def test_who_comes_back_with_a_cursor_misses_nothing_and_hears_nothing_twi
     assert heard == [(run_id, state) for run_id in (run, later, last) for state in DONE]
 
 
-async def test_a_follower_hears_only_what_it_asked_for_and_may_see(yard: Yard) -> None:
+async def test_a_follower_gets_only_matching_and_visible_transitions(yard: Yard) -> None:
     server = await yard.server()
     await server.leader()
     token = await yard.token(Role.VIEWER, tenant="acme")
@@ -127,7 +127,7 @@ async def test_a_follower_hears_only_what_it_asked_for_and_may_see(yard: Yard) -
     assert (heard.transition().run_id, heard.transition().end) == (mine, "SUCCEEDED")
 
 
-async def test_the_tail_reads_only_while_somebody_follows(yard: Yard) -> None:
+async def test_the_tail_reads_only_while_there_are_followers(yard: Yard) -> None:
     server = await yard.server()
     live = server.front.services.live
     assert isinstance(live, live_module.Live)
@@ -137,7 +137,7 @@ async def test_the_tail_reads_only_while_somebody_follows(yard: Yard) -> None:
     await until(lambda: live._tail is None)
 
 
-async def test_who_is_too_slow_is_let_go_and_the_others_are_not(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_follower_is_disconnected_and_others_are_not(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_module, "_MOST_WAITING", 1)
     server = await yard.server()
     await server.leader()
@@ -163,7 +163,7 @@ async def test_who_is_too_slow_is_let_go_and_the_others_are_not(yard: Yard, monk
     await quick.aclose()  # type: ignore[attr-defined]
 
 
-async def test_a_server_that_ends_ends_its_streams(yard: Yard) -> None:
+async def test_a_stopping_server_ends_its_streams(yard: Yard) -> None:
     server = await yard.server()
     async with server.http() as http, http.stream("GET", "/api/v1/events") as answer:
         stream = events(answer)
@@ -173,7 +173,7 @@ async def test_a_server_that_ends_ends_its_streams(yard: Yard) -> None:
             assert [event async for event in stream if event.event == "transition"] == []
 
 
-def test_a_cursor_is_read_as_it_was_written() -> None:
+def test_a_cursor_is_parsed_as_formatted() -> None:
     places = {"default": (12, 3), "a,b:c": (0, -1)}
     assert read_cursor(write_cursor(places)) == places
     assert read_cursor("") == {}
@@ -182,6 +182,6 @@ def test_a_cursor_is_read_as_it_was_written() -> None:
 @pytest.mark.parametrize(
     "text", ["x", "x:y", "default:1", "default:1.x", "default:-2.0", f"default:{2**63}.0", ",", "٣"]
 )
-def test_a_cursor_that_is_none_is_refused(text: str) -> None:
+def test_an_invalid_cursor_is_rejected(text: str) -> None:
     with pytest.raises(Refused):
         read_cursor(text)

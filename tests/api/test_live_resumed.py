@@ -1,4 +1,4 @@
-"""Who was away comes back with the last id, misses nothing and hears nothing twice (OBS-4)."""
+"""Streams resume with the last id, without gaps or duplicates (OBS-4)."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.api.yard import DEADLINE_SECONDS, Server, Yard
 from tests.store.builders import JOB, Leader, a_run, a_transition
 
 Step = tuple[str, int]
-"""A task, and which of its transitions."""
+"""A task and the number of a transition."""
 
 
 class Story:
-    """Shards in which things happen, a few at a time, now in one and now in another."""
+    """Shards that commit transitions in small batches, in turn."""
 
     def __init__(self, leaders: dict[str, Leader]) -> None:
         self._leaders = leaders
@@ -32,11 +32,11 @@ class Story:
 
     @classmethod
     async def of(cls, store: Store, *shards: str) -> Story:
-        """Nobody else leads these shards."""
+        """Acquire these shards."""
         return cls({shard: await Leader.of(store, shard) for shard in shards})
 
     async def go_on(self, steps: int) -> None:
-        """So many more things happen."""
+        """Commit this many transitions."""
         while steps > 0:
             shard = self._random.choice(sorted(self._leaders))
             (task,) = await self._leaders[shard].adopt(a_run(shard=shard))
@@ -46,17 +46,17 @@ class Story:
             steps -= len(more) + 1
 
     def total(self) -> int:
-        """How many things have happened."""
+        """Return the number of transitions."""
         return sum(map(len, self.told.values()))
 
     def as_heard(self, heard: list[Step]) -> dict[str, list[Step]]:
-        """What was heard of each shard, in order."""
+        """Group received transitions by shard, in order."""
         shard_of = {step: shard for shard, steps in self.told.items() for step in steps}
         return {shard: [step for step in heard if shard_of[step] == shard] for shard in self.told}
 
 
 class Listener:
-    """Follows the stream, and comes back with the last id that it got."""
+    """Follows the stream, and resumes with its last id."""
 
     def __init__(self, http: httpx2.AsyncClient) -> None:
         self._http = http
@@ -65,7 +65,7 @@ class Listener:
         self.visits = 0
 
     async def listen(self, most: int) -> None:
-        """Hear so many transitions at most; also comes back if the stream ends."""
+        """Receive at most this many transitions; returns early if the stream ends."""
         headers = {"Last-Event-ID": self.last_id} if self.last_id else {}
         self.visits += 1
         async with self._http.stream("GET", "/api/v1/events", headers=headers) as answer:
@@ -83,18 +83,18 @@ class Listener:
 
 @pytest.fixture
 async def yard(tmp_path: Path) -> AsyncIterator[Yard]:
-    """A store without a server."""
+    """A store without servers."""
     async with Yard(tmp_path) as yard:
         yield yard
 
 
 async def begin(yard: Yard) -> tuple[Story, Server]:
-    """A story of two shards, and a server that leads neither."""
+    """Two shards with transitions, and a server that leads neither."""
     return await Story.of(yard.store, "cpu", "gpu"), await yard.server()
 
 
-async def test_who_was_away_misses_nothing_and_hears_nothing_twice(yard: Yard) -> None:
-    """It goes away in the middle of what it hears, a hundred things happen in two shards, and some while it is back."""
+async def test_a_reconnected_client_gets_no_gaps_or_duplicates(yard: Yard) -> None:
+    """It disconnects in the middle, and a hundred transitions happen in two shards, some after its return."""
     story, server = await begin(yard)
     async with server.http() as http, asyncio.timeout(DEADLINE_SECONDS):
         listener = Listener(http)
@@ -109,7 +109,7 @@ async def test_who_was_away_misses_nothing_and_hears_nothing_twice(yard: Yard) -
     assert story.as_heard(listener.heard) == story.told
 
 
-async def test_who_was_let_go_for_being_slow_resumes_without_a_gap(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_disconnected_slow_client_resumes_without_a_gap(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_module, "_MOST_WAITING", 2)
     monkeypatch.setattr(live_module, "AT_ONCE", 5)
     story, server = await begin(yard)
@@ -127,7 +127,7 @@ async def test_who_was_let_go_for_being_slow_resumes_without_a_gap(yard: Yard, m
     assert story.as_heard(listener.heard) == story.told
 
 
-async def test_the_same_comes_as_lines_and_ends_when_it_has_caught_up(yard: Yard) -> None:
+async def test_a_stream_without_follow_ends_at_the_current_position(yard: Yard) -> None:
     story, server = await begin(yard)
     async with server.http() as http:
         begun = await lines(http, {"follow": "false", "format": "jsonl"})
@@ -142,7 +142,7 @@ async def test_the_same_comes_as_lines_and_ends_when_it_has_caught_up(yard: Yard
     assert since[-1].event == "heartbeat"
 
 
-async def test_a_stream_is_filtered_by_job_and_other_words(yard: Yard) -> None:
+async def test_a_stream_is_filtered_by_job_and_other_fields(yard: Yard) -> None:
     story, server = await begin(yard)
     await story.go_on(20)
     async with server.http() as http:
@@ -176,12 +176,12 @@ async def test_the_job_of_a_run_is_looked_up_once(yard: Yard, monkeypatch: pytes
 
 
 async def lines(http: httpx2.AsyncClient, params: dict[str, str], accept: str = "*/*") -> list[EventLine]:
-    """The lines of an answer that ends."""
+    """Return the lines of a finite response."""
     answer = await http.get("/api/v1/events", params=params, headers={"Accept": accept})
     assert answer.headers["content-type"].startswith("application/x-ndjson"), answer.text
     return [msgspec.json.decode(line, type=EventLine) for line in answer.content.splitlines()]
 
 
 def steps(lines: list[EventLine]) -> list[Step]:
-    """What happened."""
+    """Return the transitions."""
     return [(line.transition.task_id, line.transition.seq) for line in lines if line.transition is not None]

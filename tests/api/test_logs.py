@@ -1,4 +1,4 @@
-"""What attempts print, from the link to the route that shows it."""
+"""Logs of attempts, from the link to the route."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from tests.api.yard import DEADLINE_SECONDS, SECRET, Caller, Server, Yard
 
 @pytest.fixture
 async def yard(tmp_path: Path) -> AsyncIterator[Yard]:
-    """A store without a server."""
+    """A store without servers."""
     async with Yard(tmp_path) as yard:
         yield yard
 
 
 async def started(yard: Yard, server: Server, worker: Caller) -> Assignment:
-    """A task that runs on this worker."""
+    """Start a task on this worker."""
     await server.leader()
     await yard.submit()
     return await worker.next_task()
 
 
-async def test_a_log_is_kept_said_to_be_kept_and_shown(yard: Yard) -> None:
+async def test_a_log_is_stored_acknowledged_and_shown(yard: Yard) -> None:
     server = await yard.server()
     await server.leader()
     async with server.caller() as worker, server.http() as http:
@@ -52,7 +52,7 @@ async def test_a_log_is_kept_said_to_be_kept_and_shown(yard: Yard) -> None:
         assert (tail.content, tail.headers["x-log-offset"]) == (b"world\n", "6")
 
 
-async def test_a_part_of_a_log_is_asked_for_by_range(yard: Yard) -> None:
+async def test_a_range_of_a_log_is_returned(yard: Yard) -> None:
     server = await yard.server()
     await server.leader()
     async with server.caller() as worker, server.http() as http:
@@ -77,7 +77,7 @@ async def test_a_part_of_a_log_is_asked_for_by_range(yard: Yard) -> None:
     assert (odd.status_code, odd.content) == (200, b"hello world\n")
 
 
-async def test_a_piece_that_is_sent_again_is_not_there_twice(yard: Yard) -> None:
+async def test_a_repeated_piece_is_not_stored_twice(yard: Yard) -> None:
     server = await yard.server()
     await server.leader()
     async with server.caller() as worker, server.http() as http:
@@ -88,7 +88,7 @@ async def test_a_piece_that_is_sent_again_is_not_there_twice(yard: Yard) -> None
         assert (await http.get(f"/api/v1/tasks/{task.task}/log")).content == b"hello"
 
 
-async def test_nobody_writes_the_log_of_anothers_attempt(yard: Yard) -> None:
+async def test_a_worker_can_not_write_logs_of_other_workers(yard: Yard) -> None:
     server = await yard.server()
     await server.leader()
     async with server.caller("w1") as worker, server.caller("w2", cores=0) as other, server.http() as http:
@@ -104,7 +104,7 @@ async def test_nobody_writes_the_log_of_anothers_attempt(yard: Yard) -> None:
         assert (await http.get(f"/api/v1/tasks/{task.task}/log")).content == b"late truth"
 
 
-async def test_who_follows_gets_pieces_as_they_come_until_the_end(yard: Yard) -> None:
+async def test_a_follower_gets_pieces_until_the_end(yard: Yard) -> None:
     server = await yard.server()
     await server.leader()
     async with server.caller() as worker, server.http() as http:
@@ -121,7 +121,7 @@ async def test_who_follows_gets_pieces_as_they_come_until_the_end(yard: Yard) ->
                 assert [piece async for piece in pieces] == [b"three\n"]
 
 
-async def test_a_server_that_ends_lets_followers_go(yard: Yard) -> None:
+async def test_a_stopping_server_releases_followers(yard: Yard) -> None:
     server = await yard.server()
     await server.leader()
     async with server.caller() as worker, server.http() as http:
@@ -132,7 +132,7 @@ async def test_a_server_that_ends_lets_followers_go(yard: Yard) -> None:
                 assert [piece async for piece in answer.aiter_raw()] == []
 
 
-async def test_logs_are_for_those_who_see_the_task(yard: Yard) -> None:
+async def test_logs_require_access_to_the_task(yard: Yard) -> None:
     server = await yard.server()
     await server.leader()
     async with server.caller() as worker:
@@ -153,7 +153,7 @@ async def get(server: Server, path: str, token: str) -> httpx2.Response:
         return await http.get(path)
 
 
-async def test_a_log_whose_parts_are_on_two_servers_is_whole(yard: Yard) -> None:
+async def test_a_log_on_two_servers_is_read_completely(yard: Yard) -> None:
     first = await yard.server("one")
     leader = await first.leader()
     second = await yard.server("two")
@@ -173,7 +173,7 @@ async def test_a_log_whose_parts_are_on_two_servers_is_whole(yard: Yard) -> None
             assert (tail.content, tail.headers["x-log-complete"]) == (b"there", "true")
 
 
-async def test_other_servers_logs_are_asked_for_with_the_secret_only(yard: Yard) -> None:
+async def test_logs_of_other_servers_require_the_cluster_secret(yard: Yard) -> None:
     server = await yard.server()
     path = "/internal/v1/logs/att_000000000000-0000000000000000?offset=0&limit=1"
     async with server.http() as http:

@@ -22,7 +22,7 @@ def names(directory: Path) -> list[str]:
     return sorted(str(path.relative_to(directory)) for path in directory.rglob("*.*"))
 
 
-def test_pieces_in_order_make_one_file_that_says_when_it_is_complete(tmp_path: Path) -> None:
+def test_pieces_in_order_make_one_complete_file(tmp_path: Path) -> None:
     files = LogFiles(tmp_path)
     assert files.append(Log(ATTEMPT, 0, b"one ")) == 4
     assert names(tmp_path) == [f"{DAY}/{ATTEMPT}.0.log"]
@@ -34,7 +34,7 @@ def test_pieces_in_order_make_one_file_that_says_when_it_is_complete(tmp_path: P
     assert files.read(ATTEMPT, 2, 3) == b"e t"
 
 
-def test_a_gap_begins_another_segment(tmp_path: Path) -> None:
+def test_a_gap_starts_a_new_segment(tmp_path: Path) -> None:
     files = LogFiles(tmp_path)
     files.append(Log(ATTEMPT, 0, b"begin"))
     files.append(Log(ATTEMPT, 50, b"end", last=True))
@@ -44,7 +44,7 @@ def test_a_gap_begins_another_segment(tmp_path: Path) -> None:
     assert (files.extent(ATTEMPT).size, files.extent(ATTEMPT).complete) == (53, True)
 
 
-def test_what_was_written_is_found_again_by_another_process(tmp_path: Path) -> None:
+def test_another_process_finds_the_files(tmp_path: Path) -> None:
     LogFiles(tmp_path).append(Log(ATTEMPT, 0, b"one "))
     files = LogFiles(tmp_path)
     assert files.append(Log(ATTEMPT, 2, b"e two", last=True)) == 7
@@ -54,7 +54,7 @@ def test_what_was_written_is_found_again_by_another_process(tmp_path: Path) -> N
 
 
 @given(st.lists(st.tuples(st.integers(0, 63), st.integers(0, 64)), min_size=1, max_size=12))
-def test_whatever_the_order_and_overlap_of_pieces_each_byte_is_right(
+def test_any_order_and_overlap_of_pieces_gives_the_right_bytes(
     tmp_path_factory: pytest.TempPathFactory, parts: list[tuple[int, int]]
 ) -> None:
     files = LogFiles(tmp_path_factory.mktemp("logs"))
@@ -67,7 +67,7 @@ def test_whatever_the_order_and_overlap_of_pieces_each_byte_is_right(
         assert files.read(ATTEMPT, place, 1) == (TEXT[place : place + 1] if place in known else b"")
 
 
-def test_a_log_ends_at_its_limit_and_is_complete_all_the_same(tmp_path: Path) -> None:
+def test_a_log_cut_at_its_limit_is_complete(tmp_path: Path) -> None:
     files = LogFiles(tmp_path, largest_log=10)
     assert files.append(Log(ATTEMPT, 0, b"123456")) == 6
     assert files.append(Log(ATTEMPT, 6, b"789abc")) == 12
@@ -84,16 +84,16 @@ def test_an_attempt_that_printed_nothing_is_complete_without_a_file(tmp_path: Pa
     assert names(tmp_path) == []
 
 
-def test_an_end_without_its_beginning_is_known(tmp_path: Path) -> None:
+def test_an_end_without_a_beginning_is_recorded(tmp_path: Path) -> None:
     files = LogFiles(tmp_path)
     files.append(Log(ATTEMPT, 9, b"", last=True))
     assert (files.extent(ATTEMPT).size, files.extent(ATTEMPT).complete) == (9, True)
 
 
 @pytest.mark.parametrize("name", ["", "att_1", "../../etc/passwd", f"{ATTEMPT}/../x", f"{ATTEMPT}\n", f"../{ATTEMPT}"])
-def test_no_other_name_becomes_a_path(tmp_path: Path, name: str) -> None:
+def test_only_attempt_ids_become_paths(tmp_path: Path, name: str) -> None:
     files = LogFiles(tmp_path / "logs")
-    with pytest.raises(ValueError, match="is no attempt"):
+    with pytest.raises(ValueError, match="is not an attempt id"):
         files.append(Log(name, 0, b"x"))
     assert names(tmp_path) == []
 
@@ -103,7 +103,7 @@ def attempt_of(day: date) -> str:
     return f"att_{milliseconds:012x}-0000000000000001"
 
 
-def test_days_past_their_time_go_and_then_the_oldest_until_all_fits(tmp_path: Path) -> None:
+def test_expired_days_are_deleted_and_then_the_oldest_until_the_rest_fits(tmp_path: Path) -> None:
     today = date(2026, 11, 16)
     files = LogFiles(tmp_path, largest_directory=25, kept=timedelta(days=7))
     for age in (9, 7, 3, 0):
@@ -113,8 +113,8 @@ def test_days_past_their_time_go_and_then_the_oldest_until_all_fits(tmp_path: Pa
     assert files.read(attempt_of(today - timedelta(days=7)), 0, 9) == b""
 
 
-def test_a_log_that_was_written_to_stays_however_old_its_attempt_is(tmp_path: Path) -> None:
-    """An attempt of last month that still prints, and one of the same day that is long over."""
+def test_a_recently_written_log_is_kept_however_old_its_attempt(tmp_path: Path) -> None:
+    """An attempt of last month that still logs, and one of the same day that ended long ago."""
     today = date(2026, 11, 16)
     files = LogFiles(tmp_path, kept=timedelta(days=7))
     going_on = attempt_of(today - timedelta(days=30))
@@ -130,14 +130,14 @@ def test_a_log_that_was_written_to_stays_however_old_its_attempt_is(tmp_path: Pa
     assert files.read(over, 0, 9) == b""
 
 
-def test_today_is_never_taken_away(tmp_path: Path) -> None:
+def test_today_is_never_deleted(tmp_path: Path) -> None:
     today = date(2026, 11, 16)
     files = LogFiles(tmp_path, largest_directory=5)
     files.append(Log(attempt_of(today), 0, b"0123456789"))
     assert files.sweep(today) == 10
 
 
-def test_two_servers_that_share_a_directory_do_not_spoil_each_others_files(tmp_path: Path) -> None:
+def test_two_servers_can_share_a_directory(tmp_path: Path) -> None:
     one, two = LogFiles(tmp_path), LogFiles(tmp_path)
     other = ATTEMPT[:-1] + "0"
     one.append(Log(other, 0, b"x"))
@@ -150,7 +150,7 @@ def test_two_servers_that_share_a_directory_do_not_spoil_each_others_files(tmp_p
     assert LogFiles(tmp_path).extent(ATTEMPT).size == 10
 
 
-def test_a_file_that_somebody_took_away_is_not_there(tmp_path: Path) -> None:
+def test_a_deleted_file_is_missing(tmp_path: Path) -> None:
     files = LogFiles(tmp_path)
     files.append(Log(ATTEMPT, 0, b"0123"))
     (tmp_path / DAY / f"{ATTEMPT}.0.log").unlink()

@@ -1,4 +1,4 @@
-"""A store that went back in time has lost a job which the server remembers: no run is made that nobody could read."""
+"""A restored store has lost a job that the server has cached: no run of it is created."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.api.test_submission import bulk
 
 @pytest.fixture
 def forgetful(office: Office) -> Callable[[], None]:
-    """Has the store lose the latest job, which the server still remembers."""
+    """Delete the latest job from the store, while the server has it cached."""
 
     def lose() -> None:
         office.store._writer.execute("DELETE FROM jobs WHERE version = (SELECT max(version) FROM jobs)")
@@ -23,7 +23,7 @@ def forgetful(office: Office) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("key", [None, "k"])
-async def test_a_run_that_names_its_job_is_of_the_one_that_has_the_name_now(
+async def test_a_run_resolves_its_job_name_again(
     office: Office, forgetful: Callable[[], None], key: str | None
 ) -> None:
     caller = await office.admin("acme")
@@ -39,7 +39,7 @@ async def test_a_run_that_names_its_job_is_of_the_one_that_has_the_name_now(
 
 
 @pytest.mark.parametrize("by_id", [True, False])
-async def test_a_run_of_a_job_that_is_lost_is_a_conflict_until_the_job_is_submitted_again(
+async def test_a_run_of_a_lost_job_id_is_a_conflict_until_it_is_submitted_again(
     office: Office, forgetful: Callable[[], None], by_id: bool
 ) -> None:
     caller = await office.admin("acme")
@@ -55,9 +55,7 @@ async def test_a_run_of_a_job_that_is_lost_is_a_conflict_until_the_job_is_submit
     assert taken.status_code == 201
 
 
-async def test_in_a_bulk_request_only_runs_of_the_lost_job_are_refused(
-    office: Office, forgetful: Callable[[], None]
-) -> None:
+async def test_only_runs_of_the_lost_job_fail_in_a_bulk_request(office: Office, forgetful: Callable[[], None]) -> None:
     caller = await office.admin("acme")
     kept = read(await caller.post("/api/v1/jobs", json=NOOP), JobView)
     lost = read(await caller.post("/api/v1/jobs", json={**NOOP, "timeout_seconds": 60}), JobView)
@@ -73,7 +71,7 @@ async def test_in_a_bulk_request_only_runs_of_the_lost_job_are_refused(
     assert [line.problem.code for line in answers if line.problem] == ["job_missing"] * 2
 
 
-async def test_no_line_is_made_if_one_is_of_a_lost_job(office: Office, forgetful: Callable[[], None]) -> None:
+async def test_no_run_is_created_if_one_has_a_lost_job(office: Office, forgetful: Callable[[], None]) -> None:
     caller = await office.admin("acme")
     await caller.post("/api/v1/jobs", json=NOOP)
     lost = read(await caller.post("/api/v1/jobs", json={**NOOP, "timeout_seconds": 60}), JobView)
@@ -86,7 +84,7 @@ async def test_no_line_is_made_if_one_is_of_a_lost_job(office: Office, forgetful
     assert (await caller.get("/api/v1/runs")).json()["items"] == []
 
 
-async def test_all_lines_are_of_the_job_that_has_the_name_now(office: Office, forgetful: Callable[[], None]) -> None:
+async def test_all_lines_resolve_the_job_name_again(office: Office, forgetful: Callable[[], None]) -> None:
     caller = await office.admin("acme")
     await caller.post("/api/v1/jobs", json=NOOP)
     await caller.post("/api/v1/jobs", json={**NOOP, "timeout_seconds": 60})

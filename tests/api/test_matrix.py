@@ -1,4 +1,4 @@
-"""Who may do what: every route, asked by everybody there could be, is answered as `matrix.txt` says (SEC-2, I-74)."""
+"""Permissions: every route responds to every kind of caller as in `matrix.txt` (SEC-2)."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from tests.api.matrix import (
 from tests.api.office import Office, problem
 
 OF_EVERYBODY = {"GET    /api/v1/workers/{worker_id}", "GET    /api/v1/pools/{name}"}
-"""What serves every tenant, and is there for each."""
+"""Resources shared by all tenants."""
 OF_EACH = {"PUT    /api/v1/groups/{name}"}
-"""What makes a thing of one's own, whatever others have by that name."""
+"""Routes that create a resource in the caller's tenant, whatever other tenants have."""
 MAKES = {"PUT    /api/v1/schedules/{ref}"}
-"""What makes a thing that is not there, if it has the name that is in the path: an id is none."""
+"""Routes that create a missing resource by name; an id is not a name."""
 
 
-def test_the_table_has_a_line_for_every_route_and_no_other(office: Office) -> None:
-    """`python -m tests.api.matrix` prints the lines that are missing."""
+def test_the_table_has_exactly_one_line_per_route(office: Office) -> None:
+    """`python -m tests.api.matrix` prints missing lines."""
     assert sorted(read_table(TABLE.read_text())) == sorted(way.name for way in ways(office))
 
 
-def test_the_table_is_printed_as_it_is_written() -> None:
+def test_the_table_is_in_printed_form() -> None:
     text = TABLE.read_text().splitlines()
     lines = [line for line in text if line and not line.startswith("#")]
 
@@ -42,7 +42,7 @@ def test_the_table_is_printed_as_it_is_written() -> None:
 
 
 @pytest.mark.parametrize("who", [*Role, "strangers"])
-async def test_everybody_is_answered_as_the_table_says(office: Office, who: str) -> None:
+async def test_responses_match_the_table(office: Office, who: str) -> None:
     table = read_table(TABLE.read_text())
     columns = STRANGERS if who == "strangers" else [one for one in COLUMNS if one.partition(".")[0] == who]
     async with scene_of(office) as scene:
@@ -56,8 +56,8 @@ async def test_everybody_is_answered_as_the_table_says(office: Office, who: str)
             assert not wrong, f"{column}; `python -m tests.api.matrix` prints the lines as they are"
 
 
-async def test_ids_of_another_tenant_answer_like_ids_that_never_were(office: Office) -> None:
-    """I-75: the same status and the same words, but for the id."""
+async def test_ids_of_other_tenants_answer_like_missing_ids(office: Office) -> None:
+    """I-75: the same status and message, except for the id."""
     async with scene_of(office) as scene:
         await scene.renew()
         stranger = await office.admin(OTHER)
@@ -78,14 +78,14 @@ async def test_ids_of_another_tenant_answer_like_ids_that_never_were(office: Off
                 assert found == missing, way.name
 
 
-async def test_who_asks_is_known_before_a_body_is_read(office: Office) -> None:
-    """The body would be refused, were it read."""
+async def test_authentication_precedes_reading_the_body(office: Office) -> None:
+    """The body is invalid."""
     answer = await office.caller().post("/api/v1/runs", content=b"x" * 5_000_000)
 
     problem(answer, 401)
 
 
-async def test_whoever_is_not_known_is_told_how_to_be(office: Office) -> None:
+async def test_an_unauthenticated_caller_gets_a_hint(office: Office) -> None:
     answer = await office.caller().get("/api/v1/runs")
 
     assert problem(answer, 401)["code"] == "unauthenticated"

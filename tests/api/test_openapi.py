@@ -1,8 +1,8 @@
-"""The OpenAPI document is whole, its examples are true, and the server keeps to it, on either store (UX-4).
+"""The OpenAPI document is complete, its examples are valid, and the server conforms to it, on either store (UX-4).
 
-Schemathesis makes requests from the document, good and bad ones, for every operation that ends by itself, and looks at
-the answers: no error of the server, no status, media type or body that the document does not have. Each request is
-drawn once, and sent to a server of either store. `test_system.py` validates the document by the specification.
+Schemathesis generates valid and invalid requests for every finite operation, and checks the responses: no server
+error, and no undocumented status, media type or body. Each request is sent to a server of either store.
+`test_system.py` validates the document by the specification.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from tests.e2e.town import Town
 from tests.postgres import PostgresServer
 
 ENDLESS = {"follow_events"}
-"""Operations whose answer does not end by itself: tests/api/test_live.py follows them."""
+"""Endless operations; tests/api/test_live.py covers them."""
 EXAMPLES = 4
-"""Requests of each operation, besides the examples of the document."""
+"""Requests per operation, besides the examples of the document."""
 EXPLORED = 200
 """The same in the soak."""
 SHORT_WAIT_SECONDS = 0.01
@@ -54,7 +54,7 @@ WANTED_CHECKS = [
     response_schema_conformance,
 ]
 MAY_SAY_NO = frozenset({"get_readiness"})
-"""A documented 503 is what these are for: a pool that another test has just made has no leader yet."""
+"""Operations that may return a documented 503: a pool created by another test has no leader yet."""
 
 Document = dict[str, Any]
 
@@ -62,13 +62,13 @@ schemathesis.serializer.alias("application/x-ndjson", "application/json")  # one
 
 
 def the_document() -> Document:
-    """What /openapi.json says."""
+    """Return the document."""
     document: Document = msgspec.json.decode(msgspec.json.encode(openapi.document(endpoints(), "0")))
     return document
 
 
 def test_every_operation_is_described() -> None:
-    """With a sentence, and an example of each body that is JSON of ours."""
+    """With a summary, and an example of each JSON body."""
     for path, methods in the_document()["paths"].items():
         for method, operation in methods.items():
             where = f"{method} {path}"
@@ -78,16 +78,16 @@ def test_every_operation_is_described() -> None:
                 assert "example" in content, f"{where} {media_type}"
 
 
-def test_examples_are_true() -> None:
-    """Each is what the server itself would take or answer."""
+def test_examples_are_valid() -> None:
+    """Each is accepted by the type of the body."""
     for endpoint in endpoints():
         for kind in (endpoint.reads, endpoint.returns):
             if kind not in {None, bytes, Request}:
                 msgspec.json.decode(msgspec.json.encode(example_of(kind)), type=kind)
 
 
-def test_the_page_has_every_operation_and_asks_nobody_else() -> None:
-    """No script, no style, no picture from anywhere."""
+def test_the_page_has_every_operation_and_loads_nothing() -> None:
+    """No external script, style or image."""
     page = docs_page.render(the_document())
     for operation in OPERATIONS:
         assert f'id="{operation}"' in page
@@ -103,16 +103,16 @@ class Served(NamedTuple):
     store: str
     address: str
     session: requests.Session
-    """Keeps its connection to the server."""
+    """Connection to the server, per thread."""
     known: dict[str, list[str]]
-    """Names of things that are there, by the part of a path that means them."""
+    """Names of existing resources, by path parameter."""
 
 
 @pytest.fixture(scope="module")
 def served(
     postgres_server: PostgresServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[OpenApiSchema, list[Served]]]:
-    """The document as a server gives it, and a server on each store."""
+    """The served document, and a server on each store."""
     postgres = postgres_server.url(postgres_server.create_database(template="template0"))
     servers = []
     with ExitStack() as stack:
@@ -128,7 +128,7 @@ def served(
 
 
 def furnish(client: Client) -> dict[str, list[str]]:
-    """Something of everything, and what the parts of paths are to be that mean it."""
+    """Create one of each resource; return the values of path parameters."""
     client.submit_job({"name": "etl", "tasks": [{"name": "only"}]})
     run = client.submit("etl")
     schedule = client.create_schedule(
@@ -153,8 +153,8 @@ def furnish(client: Client) -> dict[str, list[str]]:
 
 @pytest.mark.processes
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_the_server_keeps_to_it(served: tuple[OpenApiSchema, list[Served]], name: str) -> None:
-    """With the same few requests every time, the example of each body, and a request for each thing that is there."""
+def test_the_server_conforms_to_the_document(served: tuple[OpenApiSchema, list[Served]], name: str) -> None:
+    """With a few fixed requests, the example of each body, and a request for each existing resource."""
     schema, servers = served
     ask_whatever(servers, schema.find_operation_by_id(name), examples=EXAMPLES, derandomize=True)
     send_examples(servers, schema.find_operation_by_id(name))
@@ -163,17 +163,17 @@ def test_the_server_keeps_to_it(served: tuple[OpenApiSchema, list[Served]], name
 @pytest.mark.soak
 @pytest.mark.processes
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_the_server_keeps_to_it_whatever_is_asked(
+def test_the_server_conforms_to_the_document_for_random_requests(
     served: tuple[OpenApiSchema, list[Served]], name: str, soak_scale: float
 ) -> None:
-    """With many requests, drawn anew every time."""
+    """With many random requests."""
     schema, servers = served
     examples = max(EXAMPLES, int(EXPLORED * soak_scale))
     ask_whatever(servers, schema.find_operation_by_id(name), examples=examples, derandomize=settings().derandomize)
 
 
 def ask_whatever(servers: Sequence[Served], operation: APIOperation, *, examples: int, derandomize: bool) -> None:
-    """Send each drawn request to the server of either store, and check what it answers."""
+    """Send each generated request to both servers, and check the responses."""
 
     @settings(
         max_examples=examples, derandomize=derandomize, deadline=None, database=None,
@@ -193,9 +193,9 @@ def ask_whatever(servers: Sequence[Served], operation: APIOperation, *, examples
 
 
 def send_examples(servers: Sequence[Served], operation: APIOperation) -> None:
-    """Send the example of each body to the server of either store, twice: the second time the thing is there.
+    """Send the example of each body to both servers, twice: the second time the resource exists.
 
-    A request without a body is sent once, for a thing that is there. Nothing is taken away: others ask for it too.
+    A request without a body is sent once, for an existing resource. Nothing is deleted, because other tests use it.
     """
     definition = operation.schema.raw_schema["paths"][operation.path][operation.method]
     contents = definition.get("requestBody", {}).get("content", {})
@@ -210,7 +210,7 @@ def send_examples(servers: Sequence[Served], operation: APIOperation) -> None:
 
 
 def send(server: Served, case: Case) -> None:
-    """Send a request to a server, and check what it answers."""
+    """Send a request to a server, and check the response."""
     name = case.operation.definition.raw["operationId"]
     checks = [check for check in WANTED_CHECKS if check is not not_a_server_error or name not in MAY_SAY_NO]
     try:
@@ -221,7 +221,7 @@ def send(server: Served, case: Case) -> None:
 
 
 def without_waiting(body: Any) -> Any:
-    """Shorten how long a request may wait for something to happen: nothing will."""
+    """Shorten the maximum wait of requests: nothing will happen."""
     match body:
         case {"wait_seconds": float() | int() as wait} if 0 < wait <= LONGEST_WAIT_SECONDS:
             return {**body, "wait_seconds": SHORT_WAIT_SECONDS}

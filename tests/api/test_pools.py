@@ -1,4 +1,4 @@
-"""Pools and policies are described over the API by those who see every tenant, and everybody may look (ADM-8)."""
+"""Pools and policies: changes require access to all tenants, all callers may read (ADM-8)."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ POLICY = {"label": "eu_data", "requires": {"region": "eu"}}
 
 
 async def policies(caller: httpx2.AsyncClient) -> list[PolicyView]:
-    """The policies that there are."""
+    """Return the policies."""
     return read(await caller.get("/api/v1/policies"), Page[PolicyView]).items
 
 
-async def test_a_pool_is_described_and_known_by_everybody(office: Office) -> None:
+async def test_a_configured_pool_is_visible_to_all(office: Office) -> None:
     everybody, acme = await office.admin(), await office.admin("acme")
 
     made = read(await everybody.put("/api/v1/pools/eu", json=EU), PoolView)
@@ -36,7 +36,7 @@ async def test_a_pool_is_described_and_known_by_everybody(office: Office) -> Non
     assert b"the old racks" in bytes(told.after)
 
 
-async def test_a_pool_that_nobody_described_is_there_with_who_leads_it(office: Office) -> None:
+async def test_an_unconfigured_pool_is_listed_with_its_leader(office: Office) -> None:
     acme = await office.admin("acme")
     async with office.led():
         pool = read(await acme.get(f"/api/v1/pools/{POOL}"), PoolView)
@@ -49,7 +49,7 @@ async def test_a_pool_that_nobody_described_is_there_with_who_leads_it(office: O
     problem(await acme.get("/api/v1/pools/never"), 404)
 
 
-async def test_a_described_pool_has_a_shard(office: Office) -> None:
+async def test_a_configured_pool_has_a_shard(office: Office) -> None:
     everybody = await office.admin()
 
     await everybody.put("/api/v1/pools/eu", json=EU)
@@ -57,7 +57,7 @@ async def test_a_described_pool_has_a_shard(office: Office) -> None:
     assert "eu" in {row.id for row in await office.store.shards()}
 
 
-async def test_whoever_sees_one_tenant_changes_neither(office: Office) -> None:
+async def test_callers_of_one_tenant_change_neither(office: Office) -> None:
     acme = await office.admin("acme")
     operator = office.caller(await office.token(Role.OPERATOR))
 
@@ -67,7 +67,7 @@ async def test_whoever_sees_one_tenant_changes_neither(office: Office) -> None:
         problem(await caller.delete("/api/v1/policies/eu"), 403)
 
 
-async def test_what_is_wrong_with_a_pool_is_named(office: Office) -> None:
+async def test_an_invalid_pool_is_rejected_with_its_faults(office: Office) -> None:
     wish = {
         "labels": {"a b": "c"}, "zones": ["eu", "No Zone"], "max_resources": {"cpu": -1, "gpu": 10**9},
         "note": "x" * 4_001,
@@ -80,7 +80,7 @@ async def test_what_is_wrong_with_a_pool_is_named(office: Office) -> None:
     ]  # fmt: skip
 
 
-async def test_a_policy_says_which_pools_qualify(office: Office) -> None:
+async def test_a_policy_lists_the_qualifying_pools(office: Office) -> None:
     everybody, acme = await office.admin(), await office.admin("acme")
     made = read(await everybody.put("/api/v1/policies/eu", json=POLICY), PolicyView)
 
@@ -91,7 +91,7 @@ async def test_a_policy_says_which_pools_qualify(office: Office) -> None:
     assert [policy.pools for policy in await policies(acme)] == [["eu"]]
 
 
-async def test_a_policy_is_taken_away_and_that_is_told(office: Office) -> None:
+async def test_a_policy_is_deleted_and_audited(office: Office) -> None:
     everybody = await office.admin()
     await everybody.put("/api/v1/policies/eu", json=POLICY)
     problem(await everybody.delete("/api/v1/policies/eu", headers={"If-Match": '"9"'}), 412)
@@ -105,7 +105,7 @@ async def test_a_policy_is_taken_away_and_that_is_told(office: Office) -> None:
     assert b"eu_data" in bytes(told[0].before)
 
 
-async def test_what_is_wrong_with_a_policy_is_named(office: Office) -> None:
+async def test_an_invalid_policy_is_rejected_with_its_faults(office: Office) -> None:
     wish = {"label": "eu data", "value": "x" * 64, "requires": {}, "note": "x" * 4_001}
 
     body = problem(await (await office.admin()).put("/api/v1/policies/No%20Name", json=wish), 422)

@@ -1,4 +1,4 @@
-"""What goes wrong is a problem with a stable code, and says nothing about our inside (SEC-7)."""
+"""Errors are problems with stable codes, without internal details (SEC-7)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ INSIDE = "password=hunter2 host=10.1.2.3"
         (KeyError("words"), 500, False),
     ],
 )
-def test_a_family_has_a_status_and_only_words_about_the_request_are_told(
+def test_an_error_class_has_a_status_and_internal_messages_are_hidden(
     error: Exception, status: int, is_told: bool
 ) -> None:
     told = problem_of(error, "req_1")
@@ -81,7 +81,7 @@ def test_a_path_becomes_a_json_pointer(where: str, expected: str) -> None:
     assert pointer(where) == expected
 
 
-def test_every_fault_of_a_refusal_is_told() -> None:
+def test_every_fault_is_reported() -> None:
     error = Refused("two things", [Fault(where="a", why="x"), Fault(where="b[0]", why="y")])
 
     told = problem_of(error)
@@ -91,7 +91,7 @@ def test_every_fault_of_a_refusal_is_told() -> None:
 
 
 class Failing:
-    """A store of which one question fails."""
+    """A store with one failing method."""
 
     def __init__(self, store: Store, error: Exception) -> None:
         self._store = store
@@ -101,14 +101,14 @@ class Failing:
         return getattr(self._store, name)
 
     async def find_run(self, run_id: str) -> ListedRun | None:
-        """Fails."""
+        """Raise the error."""
         raise self._error
 
 
 @pytest.mark.parametrize(
     ("error", "status"), [(RuntimeError(INSIDE), 500), (Broken(INSIDE), 500), (Unavailable(INSIDE), 503)]
 )
-async def test_what_is_inside_is_logged_and_not_told(office: Office, error: Exception, status: int) -> None:
+async def test_internal_errors_are_logged_and_hidden(office: Office, error: Exception, status: int) -> None:
     caller = await office.admin()
     office.services.store = Failing(office.store, error)  # type: ignore[assignment]
 
@@ -127,7 +127,7 @@ async def test_what_is_inside_is_logged_and_not_told(office: Office, error: Exce
         assert answer.json()["instance"] == answer.headers["x-request-id"]
 
 
-async def test_a_path_that_is_not_there_and_a_method_that_it_does_not_have(office: Office) -> None:
+async def test_unknown_paths_and_methods_are_problems(office: Office) -> None:
     caller = await office.admin()
 
     nowhere = await caller.get("/api/v1/nowhere")
@@ -139,7 +139,7 @@ async def test_a_path_that_is_not_there_and_a_method_that_it_does_not_have(offic
     assert set(deleted.headers["allow"].split(", ")) >= {"GET", "POST"}
 
 
-async def test_an_id_that_no_store_takes_is_refused(office: Office) -> None:
+async def test_an_id_that_stores_reject_is_rejected(office: Office) -> None:
     caller = await office.admin()
 
     body = problem(await caller.get("/api/v1/runs/a%00b"), 422)
@@ -147,7 +147,7 @@ async def test_an_id_that_no_store_takes_is_refused(office: Office) -> None:
     assert [fault["pointer"] for fault in body["errors"]] == ["path:run_id"]
 
 
-async def test_every_answer_has_an_id_of_its_own(office: Office) -> None:
+async def test_every_response_has_its_own_request_id(office: Office) -> None:
     caller = await office.admin()
 
     answers = [await caller.get(path) for path in ("/healthz", "/api/v1/runs", "/nowhere", "/api/v1/runs/x")]

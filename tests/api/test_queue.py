@@ -1,4 +1,4 @@
-"""How things stand in a pool, over the API: its leader is asked, and nobody sees whose the others' work is (OPS-2)."""
+"""Pool status over the API: read from the leader, without names of other tenants."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LARGE: dict[str, object] = {
 
 @asynccontextmanager
 async def crowded(office: Office) -> AsyncIterator[Leader]:
-    """A worker with four cores, on which acme has two tasks; one more of acme waits, and one of globex."""
+    """A worker with four cores and two tasks of acme; one more of acme and one of globex are queued."""
     acme, globex = await office.admin("acme"), await office.admin("globex")
     async with office.led() as leader:
         hand = await Hand("w1", leader, "s1").welcome()
@@ -48,12 +48,12 @@ async def crowded(office: Office) -> AsyncIterator[Leader]:
 
 
 async def queue(caller: httpx2.AsyncClient, **params: str) -> QueueView:
-    """What waits."""
+    """Return the queues."""
     found: QueueView = read(await caller.get("/api/v1/queue", params=params), QueueView)
     return found
 
 
-async def test_the_queue_says_what_there_is_and_what_waits(office: Office) -> None:
+async def test_the_queue_shows_capacity_and_queued_tasks(office: Office) -> None:
     async with crowded(office):
         found = await queue(await office.admin(), pool=POOL)
 
@@ -67,7 +67,7 @@ async def test_the_queue_says_what_there_is_and_what_waits(office: Office) -> No
     assert not any(found.intake.values())
 
 
-async def test_of_other_tenants_only_sums_are_shown(office: Office) -> None:
+async def test_other_tenants_are_shown_as_totals(office: Office) -> None:
     async with crowded(office):
         every, own = await queue(await office.admin()), await queue(await office.admin("acme"))
         answer = await (await office.admin("acme")).get("/api/v1/use")
@@ -77,7 +77,7 @@ async def test_of_other_tenants_only_sums_are_shown(office: Office) -> None:
     assert [one.tenant for one in read(answer, Page[TenantUseView]).items] == ["acme"]
 
 
-async def test_who_uses_how_much_and_may(office: Office) -> None:
+async def test_usage_and_limits_are_listed_by_tenant(office: Office) -> None:
     everybody = await office.admin()
     await everybody.put("/api/v1/tenants/acme/quota", json={"weight": 3, "guaranteed": {"cpu": 1}})
     await everybody.put("/api/v1/tenants/acme/p0-grant", json={})
@@ -95,12 +95,12 @@ async def test_who_uses_how_much_and_may(office: Office) -> None:
     assert (idle.rooms, idle.share, idle.quota.weight) == (0, 0.0, 1.0)
 
 
-async def test_another_tenants_use_is_not_there(office: Office) -> None:
+async def test_another_tenants_usage_is_not_found(office: Office) -> None:
     async with office.led():
         problem(await (await office.admin("globex")).get("/api/v1/tenants/acme/use"), 404)
 
 
-async def test_without_a_leader_one_is_told_to_come_back(office: Office) -> None:
+async def test_without_a_leader_the_client_is_told_to_retry(office: Office) -> None:
     everybody = await office.admin()
     await office.store.ensure_shard("lonely")
 
@@ -109,12 +109,12 @@ async def test_without_a_leader_one_is_told_to_come_back(office: Office) -> None
         problem(await everybody.get(f"/api/v1/{path}", params={"pool": "never"}), 404)
 
 
-async def test_a_cursor_of_another_list_is_refused(office: Office) -> None:
+async def test_a_cursor_of_another_list_is_rejected(office: Office) -> None:
     async with office.led():
         problem(await (await office.admin()).get("/api/v1/use", params={"cursor": "WyJ4Il0"}), 422)
 
 
-async def test_the_level_is_that_of_the_worst_pool_or_of_the_one_that_is_named(office: Office) -> None:
+async def test_the_level_is_that_of_the_named_or_worst_pool(office: Office) -> None:
     viewer = office.caller(await office.token(Role.VIEWER, tenant="acme"))
     for pool in (POOL, "lonely"):
         await office.store.ensure_shard(pool)

@@ -1,4 +1,4 @@
-"""Limits of requests hold for all servers together, and what is told to those who are refused is true (ADM-4)."""
+"""Rate limits apply to all servers together, and retry times are reliable (ADM-4)."""
 
 from __future__ import annotations
 
@@ -34,45 +34,45 @@ LOOKED_AT: ContextVar[datetime] = ContextVar("LOOKED_AT", default=EPOCH)
 
 
 class StillClock(HurriedClock):
-    """A clock that only a test moves."""
+    """A clock that only the test advances."""
 
     def __init__(self) -> None:
         self._began, self._wall = MachineClock().monotonic(), MachineClock().wall()
 
     def monotonic(self) -> float:
-        """Seconds."""
+        """Return the monotonic time."""
         return self._began + self.ahead
 
     def wall(self) -> datetime:
-        """The time."""
+        """Return the wall time."""
         return self._wall + timedelta(seconds=self.ahead)
 
 
 class SleptClock(StillClock):
-    """A clock that goes as far as somebody sleeps."""
+    """A clock that advances by sleeps."""
 
     def __init__(self) -> None:
         super().__init__()
         self.slept: list[float] = []
 
     async def sleep(self, seconds: float) -> None:
-        """At once, and the time has come."""
+        """Advance the time immediately."""
         self.slept.append(seconds)
         self.ahead += seconds
 
 
 class NotedClock(VirtualClock):
-    """A virtual clock, which tells a task when the store looked at it last on its behalf."""
+    """A virtual clock that records when the store last read it for a task."""
 
     def wall(self) -> datetime:
-        """The time."""
+        """Return the wall time."""
         now = super().wall()
         LOOKED_AT.set(now)
         return now
 
 
 class Ledger:
-    """A store that says of each grant when it was, and may be away."""
+    """A store that records the time of each grant, and may be unavailable."""
 
     def __init__(self, store: SqliteStore) -> None:
         self._store = store
@@ -80,11 +80,11 @@ class Ledger:
         self.granted: list[tuple[float, int]] = []
         self.is_away = False
         self.travel: Callable[[], Awaitable[None]] | None = None
-        """Waits for as long as a question is on its way to the store, or its answer back."""
+        """Delay a request to the store and its response."""
         self.while_asked: Callable[[], None] = lambda: None
 
     async def take_allowances(self, wishes: Sequence[Wish]) -> list[Allowance]:
-        """As the store does."""
+        """Take allowances as the store does."""
         self.calls += 1
         if self.is_away:
             raise Unavailable("it is away")
@@ -100,7 +100,7 @@ class Ledger:
 
 @pytest.fixture
 def clock() -> StillClock:
-    """Time stands still until the test moves it."""
+    """A clock that the test advances."""
     return StillClock()
 
 
@@ -111,12 +111,12 @@ async def ledger(tmp_path: Path, clock: StillClock) -> Ledger:
 
 
 def rates_on(ledger: Ledger, clock: Clock, servers: int = 1) -> Rates:
-    """A server's."""
+    """The limiter of one server."""
     return Rates(ledger, clock, lambda: servers)  # type: ignore[arg-type]
 
 
 async def told(rates: Rates, who: str, use: Use) -> float | None:
-    """In how many seconds somebody is to come again; None: they are let in."""
+    """Return the retry time of a request in seconds; None if admitted."""
     try:
         await rates.admit(who, [use])
     except Overloaded as refused:
@@ -124,8 +124,8 @@ async def told(rates: Rates, who: str, use: Use) -> float | None:
     return None
 
 
-def test_two_servers_let_in_what_one_would_in_every_second() -> None:
-    """64 submitters who wait as told, for two seconds, by the store's time. All time is virtual."""
+def test_two_servers_together_admit_the_limit_each_second() -> None:
+    """64 submitters that retry as assigned, for two seconds of store time. All time is virtual."""
     most = 50
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         let_in, grants = runner.run(let_in_of_two_servers(most))
@@ -135,7 +135,7 @@ def test_two_servers_let_in_what_one_would_in_every_second() -> None:
 
 
 async def let_in_of_two_servers(most: int) -> tuple[int, list[float]]:
-    """Return how many requests two servers let in, and when the store granted each."""
+    """Return how many requests two servers admitted, and when the store granted each."""
     clock = NotedClock()
     store = SqliteStore.open(":memory:", clock=clock, run=inline)
     ledger = Ledger(store)
@@ -158,10 +158,10 @@ async def let_in_of_two_servers(most: int) -> tuple[int, list[float]]:
 
 @pytest.mark.parametrize("in_whole_seconds", [False, True], ids=["exactly", "by-the-header"])
 @pytest.mark.parametrize("waiters", [1, 7, 64])
-async def test_whoever_waits_exactly_as_told_is_let_in(
+async def test_a_client_that_retries_on_time_is_admitted(
     ledger: Ledger, clock: StillClock, waiters: int, in_whole_seconds: bool
 ) -> None:
-    """All are told at the same moment, and each comes when told and not before."""
+    """All are rejected at the same moment, and each retries exactly on time."""
     rates, use = rates_on(ledger, clock), Use("submit:tenant:acme", 10)
     for number in range(10):
         assert await told(rates, f"first-{number}", use) is None
@@ -176,10 +176,10 @@ async def test_whoever_waits_exactly_as_told_is_let_in(
 
 
 @pytest.mark.parametrize(("keys", "is_the_same"), [(("a", "a"), True), (("a", "b"), False), ((None, None), False)])
-def test_whoever_asks_again_is_known_by_the_key_also_on_another_connection(
+def test_a_retry_is_recognized_by_its_key_on_another_connection(
     keys: tuple[str | None, str | None], is_the_same: bool
 ) -> None:
-    """One that waits for longer than a connection is kept comes on another one."""
+    """A client that waits longer than the keep-alive retries on another connection."""
     principal = Principal(name="token:etl", tenant="acme", roles=frozenset())
     asked = []
     for port, key in enumerate(keys, start=5_000):
@@ -189,10 +189,10 @@ def test_whoever_asks_again_is_known_by_the_key_also_on_another_connection(
 
 
 @pytest.mark.parametrize(("comes_after", "is_kept"), [(1.6, True), (1.3, False)])
-async def test_whoever_comes_as_told_and_finds_nothing_is_kept_for_a_moment(
+async def test_a_client_on_time_is_held_briefly_if_nothing_is_left(
     tmp_path: Path, comes_after: float, is_kept: bool
 ) -> None:
-    """Another server was faster, and there is one again after two seconds. Whoever was told nothing is not kept."""
+    """Another server was faster, and one is available after two seconds. New clients are not held."""
     clock = SleptClock()
     ledger, use = Ledger(SqliteStore.open(tmp_path / "store.db", clock=clock)), Use("submit", 1)
     here, there = rates_on(ledger, clock), rates_on(ledger, clock)
@@ -210,8 +210,8 @@ async def test_whoever_comes_as_told_and_finds_nothing_is_kept_for_a_moment(
     assert sum(clock.slept) == pytest.approx(2.0 - comes_after if is_kept else 0.0, abs=0.01)
 
 
-async def test_those_who_wait_on_two_servers_are_told_times_for_all_of_them(ledger: Ledger, clock: StillClock) -> None:
-    """Each server knows how many there are."""
+async def test_retry_times_account_for_all_servers(ledger: Ledger, clock: StillClock) -> None:
+    """Each server knows the number of servers."""
     servers, use = [rates_on(ledger, clock, 2) for _ in range(2)], Use("submit", 10)
     for number in range(10):
         assert await told(servers[number % 2], f"first-{number}", use) is None
@@ -222,10 +222,8 @@ async def test_those_who_wait_on_two_servers_are_told_times_for_all_of_them(ledg
         assert await told(servers[number % 2], str(number), use) is None
 
 
-async def test_the_store_is_not_asked_while_it_is_known_that_there_is_nothing(
-    ledger: Ledger, clock: StillClock
-) -> None:
-    """However many come."""
+async def test_the_store_is_not_asked_while_the_limit_is_exhausted(ledger: Ledger, clock: StillClock) -> None:
+    """Whatever the number of requests."""
     rates, use = rates_on(ledger, clock), Use("act:user:ann", 3)
     for number in range(4):
         await told(rates, str(number), use)
@@ -235,8 +233,8 @@ async def test_the_store_is_not_asked_while_it_is_known_that_there_is_nothing(
     assert ledger.calls == before
 
 
-async def test_those_who_come_at_the_same_time_share_a_call(ledger: Ledger, clock: StillClock) -> None:
-    """A hundred of them."""
+async def test_concurrent_requests_share_a_call(ledger: Ledger, clock: StillClock) -> None:
+    """A hundred requests."""
     rates = rates_on(ledger, clock)
     await asyncio.gather(
         *(rates.admit(str(one), [Use("submit", 1000), Use("submit:user:a", 1000)]) for one in range(100))
@@ -244,8 +242,8 @@ async def test_those_who_come_at_the_same_time_share_a_call(ledger: Ledger, cloc
     assert ledger.calls <= 2
 
 
-async def test_what_was_taken_is_not_used_later(ledger: Ledger, clock: StillClock) -> None:
-    """After a tenth of a second it is taken anew."""
+async def test_expired_allowances_are_not_used(ledger: Ledger, clock: StillClock) -> None:
+    """After a tenth of a second new ones are requested."""
     rates, use = rates_on(ledger, clock), Use("submit", 100)
     for _ in range(20):
         await rates.admit("a", [use])
@@ -255,8 +253,10 @@ async def test_what_was_taken_is_not_used_later(ledger: Ledger, clock: StillCloc
     assert ledger.calls == before + 1
 
 
-async def test_what_is_held_is_not_over_while_another_limit_is_asked_for(ledger: Ledger, clock: StillClock) -> None:
-    """A store that answers slowly makes nobody wait for what there is plenty of."""
+async def test_held_allowances_do_not_expire_while_another_limit_is_requested(
+    ledger: Ledger, clock: StillClock
+) -> None:
+    """A slow store does not delay requests for limits with enough left."""
     rates = rates_on(ledger, clock)
     for _ in range(40):
         await rates.admit("ann", [Use("submit", 1_000)])
@@ -269,20 +269,18 @@ async def test_what_is_held_is_not_over_while_another_limit_is_asked_for(ledger:
     await rates.admit("ann", [Use("submit", 1_000), Use("submit:user:ann", 1_000)])
 
 
-async def test_a_request_that_one_limit_refuses_uses_up_nothing_of_the_others(
-    ledger: Ledger, clock: StillClock
-) -> None:
-    """The tenant has none left, all together have."""
+async def test_a_rejected_request_is_charged_to_no_limit(ledger: Ledger, clock: StillClock) -> None:
+    """The tenant's limit is exhausted, the total one is not."""
     rates = rates_on(ledger, clock)
     await rates.admit("a", [Use("submit", 3), Use("submit:tenant:acme", 1)])
     for _ in range(5):
-        with pytest.raises(Overloaded, match="tenant acme may make 1 submission in 1 s"):
+        with pytest.raises(Overloaded, match=r"tenant acme .*\(1 submission/s\)"):
             await rates.admit("a", [Use("submit", 3), Use("submit:tenant:acme", 1)])
     await rates.admit("b", [Use("submit", 3), Use("submit:tenant:other", 1)])
 
 
-async def test_without_the_store_each_server_counts_by_itself(ledger: Ledger, clock: StillClock) -> None:
-    """A limit does not take the API down, and still is one. The store is asked again after a while."""
+async def test_without_the_store_each_server_enforces_the_limit_alone(ledger: Ledger, clock: StillClock) -> None:
+    """The limit is still enforced, and the store is asked again later."""
     rates, use = rates_on(ledger, clock), Use("submit", 5)
     ledger.is_away = True
     ends = [await told(rates, str(number), use) for number in range(8)]
@@ -297,11 +295,11 @@ async def test_without_the_store_each_server_counts_by_itself(ledger: Ledger, cl
 FROM_WORKERS = {
     "claim_runs", "start_claimed_run", "heartbeat_claimed_run", "complete_claimed_run", "fail_claimed_run",
 }  # fmt: skip
-"""ADM-6: heartbeats and results are never held off."""
+"""ADM-6: heartbeats and results are never limited."""
 
 
-def test_every_route_is_counted_as_something() -> None:
-    """What makes runs as a submission; nothing that is changed goes uncounted."""
+def test_every_route_has_a_rate_limit_class() -> None:
+    """Routes that create runs count as submissions; all changes are counted."""
     counts = {endpoint.operation: endpoint.counts for endpoint in endpoints()}
     of = {kind: {operation for operation, counted in counts.items() if counted is kind} for kind in Counts}
     assert of[Counts.SUBMISSION] == {
@@ -311,13 +309,13 @@ def test_every_route_is_counted_as_something() -> None:
     assert of[Counts.NONE] == {
         endpoint.operation for endpoint in endpoints() if endpoint.role is None
     } | {"get_metrics", "get_openapi", "get_level"} | FROM_WORKERS  # fmt: skip
-    changing = {endpoint.operation for endpoint in endpoints() if endpoint.method != "GET"} - {"suppose"} - FROM_WORKERS
+    changing = {endpoint.operation for endpoint in endpoints() if endpoint.method != "GET"} - {"what_if"} - FROM_WORKERS
     assert changing <= of[Counts.SUBMISSION] | of[Counts.RUNS] | of[Counts.ACT]
 
 
 @pytest.fixture
 async def strict(tmp_path: Path) -> Office:
-    """A server on which little is allowed."""
+    """A server with low limits."""
     settings = {
         "acts_per_second": "3", "queries_per_second": "4", "user_submissions_per_second": "2",
         "tenant_submissions_per_second": "5",
@@ -325,15 +323,15 @@ async def strict(tmp_path: Path) -> Office:
     return Office(tmp_path, given={**GENEROUS, **settings})
 
 
-async def test_an_answer_says_which_limit_and_when(strict: Office) -> None:
-    """429, with whole seconds in the header and the exact time in the body; other kinds of requests go on."""
+async def test_a_rejection_names_the_limit_and_the_retry_time(strict: Office) -> None:
+    """429, with whole seconds in the header and the exact time in the body; other kinds of requests pass."""
     caller = await strict.admin("acme")
     for _ in range(3):
         assert (await caller.post("/api/v1/jobs", json=NOOP)).is_success
     answer = await caller.post("/api/v1/jobs", json=NOOP)
     body = problem(answer, 429)
     assert body["code"] == "overloaded"
-    assert "user token:a-test may make 3 changes in 1 s: come again in " in body["detail"]
+    assert "user token:a-test exceeded (3 changes/s); retry after " in body["detail"]
     assert int(answer.headers["retry-after"]) == max(1, math.ceil(body["retry_after_seconds"]))
     assert (await caller.get("/api/v1/runs")).is_success
     assert (await caller.post("/api/v1/runs", json={"job": "noop"})).is_success
@@ -342,8 +340,8 @@ async def test_an_answer_says_which_limit_and_when(strict: Office) -> None:
     await strict.close()
 
 
-async def test_a_submission_counts_for_its_user_and_its_tenant(strict: Office) -> None:
-    """Two of one user, and five of a tenant, whoever they are of."""
+async def test_a_submission_is_charged_to_its_user_and_tenant(strict: Office) -> None:
+    """Two per user and five per tenant, of any user."""
     admin = await strict.admin("acme")
     assert (await admin.post("/api/v1/jobs", json=NOOP)).is_success
     ends = [(await admin.post("/api/v1/runs", json={"job": "noop"})).status_code for _ in range(3)]
@@ -353,12 +351,12 @@ async def test_a_submission_counts_for_its_user_and_its_tenant(strict: Office) -
     users = [strict.caller(await strict.token(Role.ADMIN, tenant="acme", name=f"user-{number}")) for number in range(3)]
     more = [await user.post("/api/v1/runs", json={"job": "noop"}) for user in users for _ in range(2)]
     assert [answer.status_code for answer in more] == [201, 201, 201, 429, 429, 429]
-    assert "tenant acme may make 5 submissions in 1 s" in problem(more[3], 429)["detail"]
+    assert "tenant acme exceeded (5 submissions/s)" in problem(more[3], 429)["detail"]
     await strict.close()
 
 
-async def test_questions_are_counted_for_the_tenant(strict: Office) -> None:
-    """Health and numbers are not."""
+async def test_queries_are_charged_to_the_tenant(strict: Office) -> None:
+    """Health and metrics are exempt."""
     caller = await strict.admin("acme")
     ends = [(await caller.get("/api/v1/runs")).status_code for _ in range(6)]
     assert ends == [200] * 4 + [429] * 2
@@ -370,7 +368,7 @@ async def test_questions_are_counted_for_the_tenant(strict: Office) -> None:
 
 @pytest.mark.parametrize("mode", ["each", "all"])
 async def test_a_thousand_runs_of_one_request_count_as_one(strict: Office, mode: str) -> None:
-    """2,000 are two submissions of the user, and one more is refused, before anything of it is made."""
+    """2,000 runs are two submissions of the user, and one more is rejected before any of it is created."""
     caller = await strict.admin("acme")
     await caller.post("/api/v1/jobs", json=NOOP)
     lines = '{"job": "noop"}\n' * (2 * RUNS_OF_ONE)
@@ -388,8 +386,8 @@ async def test_a_thousand_runs_of_one_request_count_as_one(strict: Office, mode:
     await strict.close()
 
 
-async def test_a_limit_is_changed_while_everything_runs(strict: Office) -> None:
-    """The next request goes by it."""
+async def test_a_limit_is_changed_at_runtime(strict: Office) -> None:
+    """It applies to the next request."""
     caller = await strict.admin()
     assert (await caller.put("/api/v1/settings/queries_per_second", json={"value": 50})).is_success
     ends = {(await caller.get("/api/v1/runs")).status_code for _ in range(20)}
@@ -398,5 +396,5 @@ async def test_a_limit_is_changed_while_everything_runs(strict: Office) -> None:
 
 
 def read_line(line: str) -> BulkLine:
-    """A line of an answer."""
+    """Decode a line of a response."""
     return msgspec.json.decode(line, type=BulkLine)

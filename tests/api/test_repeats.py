@@ -1,4 +1,4 @@
-"""What is asked for twice under one key is made once, and answered as it was the first time."""
+"""Idempotency: a repeated request with one key has one effect and the first response."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RANGE = {"since": "2026-01-01T00:00:00Z", "before": "2026-01-01T05:00:00Z"}
 
 
 async def scheduled(office: Office) -> httpx2.AsyncClient:
-    """Somebody with a schedule."""
+    """Return a client with a schedule."""
     acme = await office.admin("acme")
     await submit(acme)
     await acme.put(URL, json={"definition": HOURLY})
@@ -27,12 +27,12 @@ async def scheduled(office: Office) -> httpx2.AsyncClient:
 
 
 async def runs(caller: httpx2.AsyncClient) -> int:
-    """How many runs there are of the schedule."""
+    """Return the number of runs of the schedule."""
     found = read(await caller.get("/api/v1/runs"), Page[RunView]).items
     return sum(run.schedule_id is not None for run in found)
 
 
-async def test_a_schedule_is_triggered_once_for_each_key(office: Office) -> None:
+async def test_a_schedule_is_triggered_once_per_key(office: Office) -> None:
     acme = await scheduled(office)
 
     first = await acme.post(f"{URL}/trigger", json={"why": "now"}, headers=KEY)
@@ -47,7 +47,7 @@ async def test_a_schedule_is_triggered_once_for_each_key(office: Office) -> None
     assert len(told) == 3
 
 
-async def test_many_who_come_at_once_with_one_key_get_one_run(office: Office) -> None:
+async def test_concurrent_requests_with_one_key_get_one_run(office: Office) -> None:
     acme = await scheduled(office)
 
     answers = await asyncio.gather(*(acme.post(f"{URL}/trigger", headers=KEY) for _ in range(10)))
@@ -57,7 +57,7 @@ async def test_many_who_come_at_once_with_one_key_get_one_run(office: Office) ->
     assert await runs(acme) == 1
 
 
-async def test_a_key_that_was_used_for_something_else_is_refused(office: Office) -> None:
+async def test_a_key_of_another_request_is_rejected(office: Office) -> None:
     acme = await scheduled(office)
     read(await acme.post("/api/v1/runs", json={"job": "noop"}, headers={"Idempotency-Key": "k0"}), RunView)
     await acme.post(f"{URL}/trigger", headers=KEY)
@@ -82,7 +82,7 @@ async def test_a_key_belongs_to_one_tenant(office: Office) -> None:
         assert await runs(caller) == 1
 
 
-async def test_past_windows_are_run_once_for_each_key(office: Office) -> None:
+async def test_a_backfill_runs_once_per_key(office: Office) -> None:
     acme = await scheduled(office)
 
     first = await acme.post(f"{URL}/backfill", json=RANGE, headers=KEY)

@@ -1,4 +1,4 @@
-"""Schedules over the API: made, changed, held, fired, deleted; and what is wrong with a definition."""
+"""Schedules over the API: create, change, pause, trigger, delete and validation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PATH = "/api/v1/schedules"
 
 
 async def _planner(office: Office, tenant: str = "acme") -> httpx2.AsyncClient:
-    """Somebody whose tenant has a job."""
+    """Return a client whose tenant has a job."""
     caller = await office.admin(tenant)
     assert (await caller.post("/api/v1/jobs", json=NOOP)).is_success
     return caller
@@ -30,7 +30,7 @@ async def _create(caller: httpx2.AsyncClient, **fields: object) -> ScheduleView:
     return view
 
 
-async def test_a_schedule_is_made_and_found_by_its_name_and_its_id(office: Office) -> None:
+async def test_a_schedule_is_created_and_found_by_name_and_id(office: Office) -> None:
     caller = await _planner(office)
 
     answer = await caller.post(PATH, json={"definition": {**HOURLY, "priority": "P0", "params": {"a": 1}}})
@@ -50,7 +50,7 @@ async def test_a_schedule_is_made_and_found_by_its_name_and_its_id(office: Offic
     assert listed.definition is msgspec.UNSET
 
 
-async def test_a_name_that_is_taken_is_a_conflict_and_put_changes_it(office: Office) -> None:
+async def test_a_taken_name_is_a_conflict_and_put_replaces_it(office: Office) -> None:
     caller = await _planner(office)
     made = await _create(caller)
 
@@ -91,7 +91,7 @@ async def test_a_name_that_is_taken_is_a_conflict_and_put_changes_it(office: Off
         ({"params": [1]}, "/definition/params", "must be an object"),
     ],
 )
-async def test_a_fault_of_a_definition_is_named(office: Office, fields: Any, where: str, why: str) -> None:
+async def test_a_fault_of_a_definition_is_reported(office: Office, fields: Any, where: str, why: str) -> None:
     caller = await _planner(office)
 
     body = problem(await caller.post(PATH, json={"definition": {**HOURLY, **fields}}), 422)
@@ -100,7 +100,7 @@ async def test_a_fault_of_a_definition_is_named(office: Office, fields: Any, whe
     assert why in body["errors"][0]["detail"]
 
 
-async def test_all_faults_of_a_definition_are_named_at_once(office: Office) -> None:
+async def test_all_faults_of_a_definition_are_reported_together(office: Office) -> None:
     caller = await _planner(office)
     trigger = {"kind": "cron", "cron": "61 25 * * *", "timezone": "Europe/Pariss"}
 
@@ -132,7 +132,7 @@ async def test_a_schedule_is_paused_resumed_and_deleted(office: Office) -> None:
     assert (await caller.post(PATH, json={"definition": HOURLY})).status_code == 201
 
 
-async def test_a_schedule_is_fired_by_hand_and_its_run_says_so(office: Office) -> None:
+async def test_a_schedule_is_triggered_manually_and_its_run_records_it(office: Office) -> None:
     caller = await _planner(office)
     made = await _create(caller, params={"region": "eu", "day": 1})
 
@@ -148,8 +148,8 @@ async def test_a_schedule_is_fired_by_hand_and_its_run_says_so(office: Office) -
     assert none.items == []
 
 
-async def test_fires_are_read_page_by_page(office: Office) -> None:
-    """Several of them have the same window."""
+async def test_fires_are_paged(office: Office) -> None:
+    """Several fires have the same window."""
     caller = await _planner(office)
     await _create(caller)
     window = {"window_at": "2026-01-05T10:00:00Z"}
@@ -166,7 +166,7 @@ async def test_fires_are_read_page_by_page(office: Office) -> None:
     assert [fire.run_id for page in pages for fire in page] == [made[4], made[2], made[1], made[0], made[3]]
 
 
-async def test_what_is_to_come_is_merged_by_time(office: Office) -> None:
+async def test_upcoming_windows_are_merged_by_time(office: Office) -> None:
     caller, other = await _planner(office), await _planner(office, "globex")
     await _create(caller)
     await _create(caller, name="often", trigger={"kind": "interval", "every_seconds": 1_200})
@@ -185,7 +185,7 @@ async def test_what_is_to_come_is_merged_by_time(office: Office) -> None:
     assert pointers(problem(naive, 422)) == ["query:until"]
 
 
-async def test_schedules_of_another_tenant_answer_like_schedules_that_never_were(office: Office) -> None:
+async def test_schedules_of_other_tenants_answer_like_missing_ones(office: Office) -> None:
     acme, globex = await _planner(office), await _planner(office, "globex")
     made = await _create(acme)
     never = "sched_000000000000-0000000000000000"
@@ -203,7 +203,7 @@ async def test_schedules_of_another_tenant_answer_like_schedules_that_never_were
     assert read(await acme.get(f"{PATH}/{made.id}"), ScheduleView).state == "active"
 
 
-async def test_who_sees_every_tenant_says_whose_schedule_is_meant(office: Office) -> None:
+async def test_callers_of_all_tenants_name_the_tenant_of_a_schedule(office: Office) -> None:
     await _create(await _planner(office))
     everybody = await office.admin()
 

@@ -13,7 +13,7 @@ from tests.api.office import Office, pointers, problem, read
 URL = "/api/v1/settings/retries_per_second"
 
 
-async def test_a_setting_is_changed_and_set_back(office: Office) -> None:
+async def test_a_setting_is_changed_and_reset(office: Office) -> None:
     admin = await office.admin()
     was = read(await admin.get(URL), SettingView)
 
@@ -34,7 +34,7 @@ async def test_a_setting_is_changed_and_set_back(office: Office) -> None:
     assert [bytes(side) for side in (told[2].before, told[2].after)] == [b"5000", b"9"]
 
 
-async def test_a_leader_goes_by_what_was_changed(office: Office) -> None:
+async def test_a_leader_applies_a_changed_setting(office: Office) -> None:
     admin = await office.admin()
     async with office.led() as leader:
         read(await admin.put(URL, json={"value": 9}), SettingView)
@@ -43,7 +43,7 @@ async def test_a_leader_goes_by_what_was_changed(office: Office) -> None:
 
 
 @pytest.mark.parametrize("value", [0, -1, 1.5, 10**9, "many", ""])
-async def test_what_a_setting_can_not_be_is_named(office: Office, value: Any) -> None:
+async def test_an_invalid_setting_is_rejected_with_its_limits(office: Office, value: Any) -> None:
     admin = await office.admin()
 
     body = problem(await admin.put(URL, json={"value": value}), 422)
@@ -53,13 +53,13 @@ async def test_what_a_setting_can_not_be_is_named(office: Office, value: Any) ->
 
 
 @pytest.mark.parametrize("value", [10, 10.0, "10"])
-async def test_numbers_may_be_written_in_any_way(office: Office, value: Any) -> None:
+async def test_numbers_are_accepted_in_any_notation(office: Office, value: Any) -> None:
     admin = await office.admin()
 
     assert read(await admin.put(URL, json={"value": value}), SettingView).value == 10
 
 
-async def test_what_does_not_go_with_another_setting_is_named(office: Office) -> None:
+async def test_conflicting_settings_are_reported(office: Office) -> None:
     admin = await office.admin()
 
     body = problem(await admin.put("/api/v1/settings/suspect_after_seconds", json={"value": 3_000}), 422)
@@ -76,7 +76,7 @@ async def test_the_list_has_all_settings_with_their_limits(office: Office) -> No
     assert all(item.least <= item.value <= item.most and item.about for item in items)
 
 
-async def test_a_setting_that_is_not_there_is_not_found(office: Office) -> None:
+async def test_an_unknown_setting_is_not_found(office: Office) -> None:
     admin = await office.admin()
 
     for method in ("GET", "PUT", "DELETE"):

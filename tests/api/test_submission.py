@@ -1,4 +1,4 @@
-"""Jobs and runs come in: what is wrong is named, nothing is made twice, and many go together."""
+"""Submission of jobs and runs: validation, idempotency and bulk requests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.api.office import NOOP, Office, pointers, problem, read, submit
 from tests.host.hall import Hand
 
 
-async def test_a_run_is_made_and_runs(office: Office) -> None:
+async def test_a_run_is_created_and_executed(office: Office) -> None:
     caller = await office.admin("acme")
     async with office.led() as leader:
         hand = await Hand("w1", leader, "s1").welcome()
@@ -31,7 +31,7 @@ async def test_a_run_is_made_and_runs(office: Office) -> None:
     assert (task.name, task.attempt, bytes(task.output), bytes(task.error)) == ("only", 1, b'{"rows": 7}', b"null")
 
 
-async def test_the_answer_to_a_new_run_says_where_it_is(office: Office) -> None:
+async def test_the_response_to_a_new_run_has_its_location(office: Office) -> None:
     caller = await office.admin()
     await caller.post("/api/v1/jobs", json=NOOP)
 
@@ -58,8 +58,8 @@ async def test_a_job_has_versions_and_the_same_definition_is_the_same_version(of
 
 
 @pytest.mark.parametrize(("reference", "version"), [("noop", 2), ("noop@1", 1), ("{first}", 1)])
-async def test_a_run_names_its_job_by_name_version_or_id(office: Office, reference: str, version: int) -> None:
-    """The new version is known at once where it was submitted, although the latest is remembered."""
+async def test_a_run_refers_to_its_job_by_name_version_or_id(office: Office, reference: str, version: int) -> None:
+    """The new version is used immediately on its server, although the latest one is cached."""
     caller = await office.admin()
     first = read(await caller.post("/api/v1/jobs", json=NOOP), JobView)
     await caller.post("/api/v1/runs", json={"job": "noop"})
@@ -70,7 +70,7 @@ async def test_a_run_names_its_job_by_name_version_or_id(office: Office, referen
     assert run.job_version == version
 
 
-async def test_every_fault_of_a_job_is_named_with_its_pointer(office: Office) -> None:
+async def test_every_fault_of_a_job_has_a_pointer(office: Office) -> None:
     caller = await office.admin()
     job = {"name": "No!", "tasks": [{"name": "a", "needs": [{"task": "b"}]}, {"name": "c", "max_attempts": 99}]}
 
@@ -94,7 +94,7 @@ async def test_every_fault_of_a_job_is_named_with_its_pointer(office: Office) ->
         (b"\xff", [""]),
     ],
 )
-async def test_what_is_wrong_with_a_run_is_named(office: Office, body: bytes, expected: list[str]) -> None:
+async def test_an_invalid_run_is_rejected_with_its_faults(office: Office, body: bytes, expected: list[str]) -> None:
     caller = await office.admin()
     await caller.post("/api/v1/jobs", json=NOOP)
 
@@ -103,7 +103,7 @@ async def test_what_is_wrong_with_a_run_is_named(office: Office, body: bytes, ex
     assert sorted(pointers(found)) == expected
 
 
-async def test_a_body_is_read_no_further_than_allowed(office: Office) -> None:
+async def test_a_body_is_read_up_to_its_limit(office: Office) -> None:
     caller = await office.admin()
 
     async def endless() -> Any:
@@ -117,7 +117,7 @@ async def test_a_body_is_read_no_further_than_allowed(office: Office) -> None:
 # idempotency
 
 
-async def test_a_key_makes_one_run_however_often_it_comes(office: Office) -> None:
+async def test_a_repeated_key_creates_one_run(office: Office) -> None:
     caller = await office.admin("acme")
     await caller.post("/api/v1/jobs", json=NOOP)
     wish = {"job": "noop", "params": {"a": 1, "b": 2}}
@@ -154,7 +154,7 @@ async def test_a_key_of_another_tenant_is_another_key(office: Office) -> None:
     assert runs[0].id != runs[1].id
 
 
-async def test_runs_that_come_together_are_all_made(office: Office) -> None:
+async def test_concurrent_runs_are_all_created(office: Office) -> None:
     caller = await office.admin()
     await caller.post("/api/v1/jobs", json=NOOP)
 
@@ -165,7 +165,7 @@ async def test_runs_that_come_together_are_all_made(office: Office) -> None:
     assert all([await office.store.run(run_id) for run_id in ids])
 
 
-async def test_many_runs_with_keys_that_come_together_are_all_made_once(office: Office) -> None:
+async def test_concurrent_keyed_runs_are_all_created_once(office: Office) -> None:
     caller = await office.admin("acme")
     await caller.post("/api/v1/jobs", json=NOOP)
     wishes = [{"job": "noop", "idempotency_key": f"k{number}"} for number in range(100)]
@@ -180,7 +180,7 @@ async def test_many_runs_with_keys_that_come_together_are_all_made_once(office: 
     assert all(answer.headers["idempotent-replayed"] == "true" for answer in again)
 
 
-async def test_one_key_at_the_same_time_with_equal_and_with_other_bodies(office: Office) -> None:
+async def test_concurrent_requests_with_one_key_and_different_bodies(office: Office) -> None:
     caller = await office.admin("acme")
     await caller.post("/api/v1/jobs", json=NOOP)
     wish = {"job": "noop", "idempotency_key": "k"}
@@ -199,8 +199,8 @@ async def test_one_key_at_the_same_time_with_equal_and_with_other_bodies(office:
 # many in one request
 
 
-async def test_lines_with_the_same_key_make_one_run(office: Office) -> None:
-    """The first counts; another body is refused, and only that."""
+async def test_lines_with_the_same_key_create_one_run(office: Office) -> None:
+    """The first one counts; only another body is rejected."""
     caller = await office.admin("acme")
     await caller.post("/api/v1/jobs", json=NOOP)
     wishes: list[tuple[str, str | None]] = [("P2", "k"), ("P2", None), ("P2", "k"), ("P1", "k"), ("P1", "other")]
@@ -219,7 +219,7 @@ async def test_lines_with_the_same_key_make_one_run(office: Office) -> None:
     assert first[4].id == again[4].id
 
 
-async def test_each_line_is_made_for_itself(office: Office) -> None:
+async def test_each_line_is_handled_separately(office: Office) -> None:
     caller = await office.admin("acme")
     await caller.post("/api/v1/jobs", json=NOOP)
     lines = [b'{"job": "noop"}', b'{"job": "nope"}', b"", b"{", b'{"job": "noop", "idempotency_key": "k"}']
@@ -236,7 +236,7 @@ async def test_each_line_is_made_for_itself(office: Office) -> None:
     assert await office.store.run(first[0].id or "") is not None
 
 
-async def test_a_line_that_is_too_long_ends_the_request_and_what_was_before_it_is_made(office: Office) -> None:
+async def test_an_oversized_line_ends_the_request_after_the_lines_before_it(office: Office) -> None:
     caller = await office.admin("acme")
     await caller.post("/api/v1/jobs", json=NOOP)
 
@@ -247,7 +247,7 @@ async def test_a_line_that_is_too_long_ends_the_request_and_what_was_before_it_i
     assert (last.index, last.problem.code) == (1, "too_large")
 
 
-async def test_all_lines_are_made_or_none(office: Office) -> None:
+async def test_all_lines_are_created_or_none(office: Office) -> None:
     caller = await office.admin("acme")
     await caller.post("/api/v1/jobs", json=NOOP)
     good = [b'{"job": "noop"}'] * 3
@@ -263,7 +263,7 @@ async def test_all_lines_are_made_or_none(office: Office) -> None:
     assert len({line.id for line in made}) == 3
 
 
-async def test_a_key_for_all_lines_makes_them_once(office: Office) -> None:
+async def test_a_key_for_all_lines_creates_them_once(office: Office) -> None:
     caller = await office.admin("acme")
     await caller.post("/api/v1/jobs", json=NOOP)
     good = [b'{"job": "noop"}'] * 3
@@ -292,7 +292,7 @@ async def test_the_same_lines_for_other_tenants_are_another_body(office: Office)
     assert problem(other, 409)["code"] == "key_reused"
 
 
-async def test_no_more_lines_than_fit_into_one_transaction(office: Office) -> None:
+async def test_lines_in_one_transaction_are_limited(office: Office) -> None:
     caller = await office.admin("acme")
 
     answer = await caller.post("/api/v1/runs/bulk", params={"mode": "all"}, content=b"{}\n" * 10_001)
@@ -310,7 +310,7 @@ async def test_more_than_a_chunk_of_lines_is_answered_in_order(office: Office) -
     assert len({line.id for line in lines}) == 2_500
 
 
-async def test_whoever_submits_may_act_for_its_tenant_only(office: Office) -> None:
+async def test_a_submitter_is_limited_to_its_tenant(office: Office) -> None:
     caller = office.caller(await office.token(Role.SUBMITTER, tenant="acme"))
     await caller.post("/api/v1/jobs", json=NOOP)
 
@@ -326,7 +326,7 @@ async def test_whoever_submits_may_act_for_its_tenant_only(office: Office) -> No
 async def bulk(
     caller: httpx2.AsyncClient, lines: list[bytes], mode: str = "each", key: str | None = None
 ) -> list[BulkLine]:
-    """What becomes of the lines of a bulk request."""
+    """Return the results of a bulk request."""
     headers = {"idempotency-key": key} if key is not None else {}
     answer = await caller.post("/api/v1/runs/bulk", params={"mode": mode}, content=b"\n".join(lines), headers=headers)
     assert answer.status_code == 200, answer.text

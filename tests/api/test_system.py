@@ -1,4 +1,4 @@
-"""The server itself: its health, its numbers, and the document of its routes."""
+"""The server itself: health, metrics and the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def test_the_document_is_valid_and_has_every_route(office: Office) -> None
     assert described == {(endpoint.method, endpoint.path) for endpoint in endpoints()}
 
 
-async def test_every_operation_says_what_it_takes_and_answers(office: Office) -> None:
+async def test_every_operation_documents_its_request_and_responses(office: Office) -> None:
     caller = await office.admin()
     document = (await caller.get("/openapi.json")).json()
     operations = {
@@ -52,7 +52,7 @@ async def test_every_operation_says_what_it_takes_and_answers(office: Office) ->
     } == {"name": "limit", "in": "query", "required": False}
 
 
-async def test_an_answer_is_as_the_document_says(office: Office) -> None:
+async def test_a_response_conforms_to_the_document(office: Office) -> None:
     caller = await office.admin()
     schemas = (await caller.get("/openapi.json")).json()["components"]["schemas"]
     await submit(caller)
@@ -78,7 +78,7 @@ async def test_a_server_is_ready_when_every_shard_has_a_leader(office: Office) -
     assert server.leads == ["default"]
 
 
-async def test_numbers_are_counted(office: Office) -> None:
+async def test_metrics_are_counted(office: Office) -> None:
     caller = await office.admin()
     async with office.led() as leader:
         hand, task = await running_task(office, caller, leader)
@@ -99,7 +99,7 @@ async def test_numbers_are_counted(office: Office) -> None:
 
 
 async def test_a_bulk_request_is_answered_while_it_is_still_arriving(office: Office) -> None:
-    """A thousand lines are sent, their answers read, and only then the last line is sent."""
+    """A thousand lines are sent and their responses read before the last line is sent."""
     token = await office.token(Role.ADMIN, tenant="acme")
     await office.caller(token).post("/api/v1/jobs", json=NOOP)
     listener = listen("127.0.0.1", 0)
@@ -130,7 +130,7 @@ def _chunk(data: bytes) -> bytes:
     return f"{len(data):x}\r\n".encode() + data + b"\r\n"
 
 
-async def test_numbers_have_no_label_that_a_caller_chooses(office: Office) -> None:
+async def test_metrics_have_no_labels_chosen_by_clients(office: Office) -> None:
     caller = await office.admin()
     await caller.get("/api/v1/runs/some-secret-name")
     await caller.get("/some-secret-name")

@@ -1,4 +1,4 @@
-"""What belongs to another tenant does not exist: the answer is the same but for the id (SEC-2)."""
+"""Resources of other tenants answer like missing ones, except for the id (I-75)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mainspring.protocol.rest.runs import JobView, Page, RunView, TaskView, Toke
 from tests.api.office import NOOP, Office, problem, read, running_task, submit
 
 
-async def test_lists_have_the_work_of_ones_own_tenant(office: Office) -> None:
+async def test_lists_contain_the_callers_tenant_only(office: Office) -> None:
     acme, globex, everybody = await office.admin("acme"), await office.admin("globex"), await office.admin()
     await submit(acme)
     await submit(globex)
@@ -33,7 +33,7 @@ async def test_lists_have_the_work_of_ones_own_tenant(office: Office) -> None:
         "quotas", "groups", "p0-grants",
     ],
 )  # fmt: skip
-async def test_another_tenant_can_not_be_asked_for(office: Office, path: str) -> None:
+async def test_another_tenant_can_not_be_requested(office: Office, path: str) -> None:
     acme = await office.admin("acme")
 
     bodies = [
@@ -43,7 +43,7 @@ async def test_another_tenant_can_not_be_asked_for(office: Office, path: str) ->
     assert bodies[0] == bodies[1]
 
 
-async def test_a_tenant_sees_of_workers_only_what_they_do_for_it(office: Office) -> None:
+async def test_a_tenant_sees_only_its_own_tasks_on_workers(office: Office) -> None:
     acme, globex, everybody = await office.admin("acme"), await office.admin("globex"), await office.admin()
     async with office.led() as leader:
         await running_task(office, acme, leader)
@@ -59,7 +59,7 @@ async def test_a_tenant_sees_of_workers_only_what_they_do_for_it(office: Office)
 # their descriptions
 
 
-async def test_a_tenant_is_there_as_soon_as_something_is_its(office: Office) -> None:
+async def test_a_tenant_exists_once_it_owns_something(office: Office) -> None:
     acme, everybody = await office.admin("acme"), await office.admin()
     await everybody.post("/api/v1/jobs", json=NOOP, params={"tenant": "globex"})
 
@@ -72,7 +72,7 @@ async def test_a_tenant_is_there_as_soon_as_something_is_its(office: Office) -> 
     assert bodies[0]["detail"].replace("globex", "nobody") == bodies[1]["detail"]
 
 
-async def test_tenants_are_described_by_those_who_see_all_of_them(office: Office) -> None:
+async def test_describing_tenants_requires_access_to_all_tenants(office: Office) -> None:
     acme, everybody = await office.admin("acme"), await office.admin()
     wish = {"title": "Acme", "contact": "ann@example.com", "note": "since 2026"}
 
@@ -86,7 +86,7 @@ async def test_tenants_are_described_by_those_who_see_all_of_them(office: Office
     assert b"since 2026" in bytes(told[0].after)
 
 
-async def test_what_is_wrong_with_a_description_is_named(office: Office) -> None:
+async def test_an_invalid_description_is_rejected_with_its_faults(office: Office) -> None:
     everybody = await office.admin()
 
     body = problem(await everybody.put("/api/v1/tenants/No%20Name", json={"title": "x" * 201}), 422)
@@ -97,7 +97,7 @@ async def test_what_is_wrong_with_a_description_is_named(office: Office) -> None
 # tokens
 
 
-async def test_a_tenants_administrator_gives_tokens_of_its_tenant_only(office: Office) -> None:
+async def test_a_tenants_administrator_creates_tokens_of_its_tenant_only(office: Office) -> None:
     acme = await office.admin("acme")
 
     own = await acme.post("/api/v1/tokens", json={"name": "own", "roles": ["admin"]})
@@ -139,7 +139,9 @@ async def test_a_token_is_shown_once_and_works(office: Office) -> None:
         ({"expires_in_seconds": 0}, "/expires_in_seconds"),
     ],
 )
-async def test_what_is_wrong_with_a_token_is_named(office: Office, fields: dict[str, object], pointer: str) -> None:
+async def test_an_invalid_token_request_is_rejected_with_its_faults(
+    office: Office, fields: dict[str, object], pointer: str
+) -> None:
     everybody = await office.admin()
 
     body = problem(await everybody.post("/api/v1/tokens", json={"name": "x", "roles": ["viewer"], **fields}), 422)
@@ -147,8 +149,8 @@ async def test_what_is_wrong_with_a_token_is_named(office: Office, fields: dict[
     assert [fault["pointer"] for fault in body["errors"]] == [pointer]
 
 
-async def test_a_task_of_ones_own_is_there(office: Office) -> None:
-    """So that the tests above do not pass because nobody finds anything."""
+async def test_a_task_of_the_callers_tenant_is_found(office: Office) -> None:
+    """Guards against tests above that pass because nothing is found."""
     viewer = office.caller(await office.token(Role.VIEWER, tenant="acme"))
     async with office.led() as leader:
         _, task = await running_task(office, await office.admin("acme"), leader)

@@ -1,4 +1,4 @@
-"""Whoever prefers to wait hears of a run's end when it comes, and nobody asks the store in a loop for them."""
+"""`Prefer: wait` responds when a run ends, without polling the store."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.host.hall import Hand
 WAIT = {"Prefer": "wait=30"}
 
 
-async def test_a_run_is_answered_when_it_is_over(office: Office) -> None:
+async def test_a_request_waits_until_the_run_has_ended(office: Office) -> None:
     caller = await office.admin("acme")
     async with office.led() as leader:
         hand, task = await running_task(office, caller, leader)
@@ -32,7 +32,7 @@ async def test_a_run_is_answered_when_it_is_over(office: Office) -> None:
     assert followed_by == 1
 
 
-async def test_a_submission_is_answered_when_the_run_is_over(office: Office) -> None:
+async def test_a_submission_waits_until_the_run_has_ended(office: Office) -> None:
     caller = await office.admin("acme")
     async with office.led() as leader:
         hand = await Hand("w1", leader, "s1").welcome()
@@ -44,7 +44,7 @@ async def test_a_submission_is_answered_when_the_run_is_over(office: Office) -> 
     assert (answer.status_code, read(answer, RunView).state) == (201, "SUCCEEDED")
 
 
-async def test_a_run_that_is_over_or_takes_longer_is_answered_as_it_is(office: Office) -> None:
+async def test_an_ended_run_or_a_timeout_returns_the_current_state(office: Office) -> None:
     caller = await office.admin("acme")
     async with office.led() as leader:
         hand, task = await running_task(office, caller, leader)
@@ -57,7 +57,7 @@ async def test_a_run_that_is_over_or_takes_longer_is_answered_as_it_is(office: O
     assert read(over, RunView).state == "SUCCEEDED"
 
 
-async def test_who_waits_is_let_go_when_the_server_ends(office: Office) -> None:
+async def test_a_stopping_server_releases_waiting_requests(office: Office) -> None:
     caller = await office.admin("acme")
     async with office.led() as leader:
         _, task = await running_task(office, caller, leader)
@@ -83,17 +83,17 @@ async def test_who_waits_is_let_go_when_the_server_ends(office: Office) -> None:
         ("await=9", 0),
     ],
 )
-def test_how_long_somebody_wants_to_wait(said: str | None, seconds: int) -> None:
+def test_the_wait_preference_is_parsed(said: str | None, seconds: int) -> None:
     assert seconds_to_wait(said) == seconds
 
 
 async def is_followed(office: Office) -> bool:
-    """Whether anybody follows what happens."""
+    """Return whether there are followers."""
     return followers(office) > 0
 
 
 def followers(office: Office) -> int:
-    """How many follow what happens."""
+    """Return the number of followers."""
     live = office.services.live
     assert isinstance(live, Live)
     return len(live._followers)

@@ -1,4 +1,4 @@
-"""Webhooks are made, told, and looked at: real messages to a real server, signed with what was shown once."""
+"""Webhooks: real deliveries to a real server, with signatures and history."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ HOOKS = "/api/v1/webhooks"
 
 @pytest.fixture(autouse=True)
 def _outbox_is_looked_at_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits for the outbox to be polled."""
+    """Poll the outbox without delay."""
     monkeypatch.setattr(delivery, "LOOK_SECONDS", 0.02)
     monkeypatch.setattr(delivery, "FIRST_PAUSE", timedelta(milliseconds=100))
 
@@ -48,7 +48,7 @@ async def office(tmp_path: Path) -> AsyncIterator[Office]:
 
 @asynccontextmanager
 async def working(office: Office) -> AsyncIterator[None]:
-    """Somebody leads, and a worker works."""
+    """Run a leader and a worker."""
     async with office.led():
         playing = asyncio.create_task(play(office.engine, PlayedWorker("w1", Offer(4_000, 8 << 30), office.clock)))
         yield
@@ -56,19 +56,19 @@ async def working(office: Office) -> AsyncIterator[None]:
 
 
 async def make(caller: httpx2.AsyncClient, url: str, **fields: object) -> WebhookView:
-    """A webhook, with its secret."""
+    """Create a webhook; return it with its secret."""
     view: WebhookView = read(await caller.post(HOOKS, json={"url": url, **fields}), WebhookView)
     return view
 
 
 async def deliveries(caller: httpx2.AsyncClient, hook: WebhookView) -> list[DeliveryView]:
-    """What was sent, the latest first."""
+    """Return the deliveries, latest first."""
     page: Page[DeliveryView] = read(await caller.get(f"{HOOKS}/{hook.id}/deliveries"), Page[DeliveryView])
     return page.items
 
 
 def is_signed(request: Request, secret: str) -> bool:
-    """Whether a message is signed as Standard Webhooks says, checked with nothing of ours."""
+    """Verify a signature by the Standard Webhooks specification, independently of our code."""
     signed = b".".join(
         [request.headers["webhook-id"].encode(), request.headers["webhook-timestamp"].encode(), request.body]
     )
@@ -77,8 +77,8 @@ def is_signed(request: Request, secret: str) -> bool:
     return request.headers["webhook-signature"] == f"v1,{expected}"
 
 
-async def test_the_end_of_a_run_is_told_and_signed(office: Office) -> None:
-    """As a CloudEvent; and what became of it can be looked up."""
+async def test_the_end_of_a_run_is_delivered_and_signed(office: Office) -> None:
+    """As a CloudEvent, with its delivery status."""
     async with http_server() as server, working(office), await office.admin() as caller:
         hook = await make(caller, f"http://127.0.0.1:{server.port}/hook", events=["run.succeeded"], job="noop")
         run = await submit(caller)
@@ -101,8 +101,8 @@ async def test_the_end_of_a_run_is_told_and_signed(office: Office) -> None:
     assert (sent.status, sent.tries, sent.fault) == (204, 1, "")
 
 
-async def test_what_failed_is_told_in_a_sentence(office: Office) -> None:
-    """As the task says it, for those who only show a text."""
+async def test_a_failure_has_a_text_summary(office: Office) -> None:
+    """With the task's message, for receivers that only show text."""
     async with http_server() as server, office.led() as leader, await office.admin() as caller:
         await make(caller, f"http://127.0.0.1:{server.port}/")
         hand = await Hand("w1", leader, "s1").welcome()
@@ -114,8 +114,8 @@ async def test_what_failed_is_told_in_a_sentence(office: Office) -> None:
     assert msgspec.json.decode(request.body)["text"] == f"etl failed: its only try failed ({run.id})"
 
 
-async def test_only_what_is_wanted_is_told(office: Office) -> None:
-    """Not other ends, not other jobs, not what was submitted before, not while it is off."""
+async def test_only_subscribed_events_are_delivered(office: Office) -> None:
+    """No other results, other jobs, earlier submissions, or while disabled."""
     async with http_server() as server, working(office), await office.admin() as caller:
         url = f"http://127.0.0.1:{server.port}/"
         failures = await make(caller, url, events=["run.failed"])
@@ -131,8 +131,8 @@ async def test_only_what_is_wanted_is_told(office: Office) -> None:
     assert len(server.got) == 1
 
 
-async def test_what_is_not_taken_is_tried_again_and_can_be_sent_again(office: Office) -> None:
-    """Under the same id."""
+async def test_a_failed_delivery_is_retried_and_can_be_resent(office: Office) -> None:
+    """With the same id."""
     async with http_server() as server, working(office), await office.admin() as caller:
         server.status = "503 Later"
         hook = await make(caller, f"http://127.0.0.1:{server.port}/")
@@ -164,7 +164,7 @@ async def test_what_is_not_taken_is_tried_again_and_can_be_sent_again(office: Of
 
 
 async def test_a_test_message_arrives(office: Office) -> None:
-    """And says what it is."""
+    """And identifies itself."""
     async with http_server() as server, working(office), await office.admin() as caller:
         hook = await make(caller, f"http://127.0.0.1:{server.port}/")
         answer = await caller.post(f"{HOOKS}/{hook.id}/test")
@@ -173,8 +173,8 @@ async def test_a_test_message_arrives(office: Office) -> None:
     assert msgspec.json.decode(request.body, type=CloudEvent).type == "dev.mainspring.webhook.test.v1"
 
 
-async def test_the_secret_is_shown_once_and_kept_nowhere(office: Office) -> None:
-    """Neither lists, nor the audit log, nor a row has it."""
+async def test_the_secret_is_shown_once_and_not_stored(office: Office) -> None:
+    """Neither lists, audit log nor rows contain it."""
     async with await office.admin() as caller:
         hook = await make(caller, "https://example.org/")
         seen = [
@@ -202,15 +202,15 @@ async def test_the_secret_is_shown_once_and_kept_nowhere(office: Office) -> None
         ({"url": "https://example.org/", "note": "x" * 2_000}, "/note"),
     ],
 )
-async def test_what_can_not_be_one_is_refused(office: Office, fields: dict[str, object], pointer: str) -> None:
-    """With the place that is wrong."""
+async def test_an_invalid_webhook_is_rejected(office: Office, fields: dict[str, object], pointer: str) -> None:
+    """With the location of the fault."""
     async with await office.admin() as caller:
         body = problem(await caller.post(HOOKS, json=fields), 422)
     assert [error["pointer"] for error in body["errors"]] == [pointer]
 
 
-async def test_it_is_changed_by_version_and_taken_away(office: Office) -> None:
-    """Whoever looked at an older one is told."""
+async def test_a_webhook_is_changed_by_version_and_deleted(office: Office) -> None:
+    """An old version is rejected."""
     async with await office.admin() as caller:
         hook = await make(caller, "https://example.org/")
         path = f"{HOOKS}/{hook.id}"
@@ -224,8 +224,8 @@ async def test_it_is_changed_by_version_and_taken_away(office: Office) -> None:
     problem(missing, 404)
 
 
-async def test_tenants_have_their_own(office: Office) -> None:
-    """Another's is as if it had never been."""
+async def test_webhooks_of_other_tenants_are_hidden(office: Office) -> None:
+    """Another tenant's webhook is not found."""
     acme, globex = await office.admin("acme"), await office.admin("globex")
     async with acme, globex:
         hook = await make(acme, "https://example.org/")
@@ -239,15 +239,15 @@ async def test_tenants_have_their_own(office: Office) -> None:
 
 @asynccontextmanager
 async def own_office(directory: Path, variables: dict[str, str]) -> AsyncIterator[Office]:
-    """A server whose webhooks may have their addresses in these variables, or in files."""
+    """A server with URL references to these variables, or to files."""
     office = Office(directory, resolve_url=partial(look_up_url, environment=variables))
     yield office
     await office.close()
 
 
 @pytest.mark.parametrize("source", ["env", "file"])
-async def test_an_address_may_be_kept_elsewhere_if_the_server_was_started_so(tmp_path: Path, source: str) -> None:
-    """It is looked up when something is sent, and is nowhere to be read."""
+async def test_a_url_may_be_a_reference_if_the_server_allows_it(tmp_path: Path, source: str) -> None:
+    """It is resolved on delivery, and never shown."""
     async with http_server() as server:
         address = f"http://127.0.0.1:{server.port}/the-secret-part"
         file = tmp_path / "address"
@@ -283,7 +283,7 @@ async def test_an_address_may_be_kept_elsewhere_if_the_server_was_started_so(tmp
         ("http://[hush", "must begin with https://"),
     ],
 )
-async def test_what_is_kept_and_is_no_address_is_said_without_its_value(tmp_path: Path, value: str, fault: str) -> None:
+async def test_an_invalid_referenced_url_is_reported_without_its_value(tmp_path: Path, value: str, fault: str) -> None:
     async with own_office(tmp_path, {"CHAT": value}) as office, office.led(), await office.admin() as caller:
         hook = await make(caller, "${env:CHAT}")
         assert (await caller.post(f"{HOOKS}/{hook.id}/test")).is_success

@@ -1,4 +1,4 @@
-"""Workers with certificates, over real TLS: who is let in, as whom, and that nothing changes for whoever is not."""
+"""Workers with certificates over real TLS: authentication, and no effects of rejected workers."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ KEPT = (
     "runs", "tasks", "attempts", "transitions", "checkpoints", "late_results", "outbox", "worker_identities",
     "join_tokens", "rejected_events",
 )  # fmt: skip
-"""What must be as it was when somebody was refused. Who was heard of when is no part of it."""
+"""Rows that a rejected worker must not change, except for last heartbeats."""
 
 
 @pytest.fixture
 async def gatehouse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Gatehouse]:
-    """A store without a server. Servers look again at once whether somebody is still good."""
+    """A store without servers. Servers re-check credentials immediately."""
     for module, name in (
         (session_validity, "ASK_AGAIN_SECONDS"),
         (link_module, "ASK_AGAIN_SECONDS"),
@@ -63,18 +63,18 @@ async def gatehouse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIte
 
 
 async def rows(yard: Yard) -> dict[str, list[Any]]:
-    """All that is kept of work and of who may do it."""
+    """Read all rows of work and identities."""
     return {table: sorted(map(repr, await look(yard.store, f"SELECT * FROM {table}"))) for table in KEPT}
 
 
 async def queue_one(yard: Yard) -> None:
-    """A task that waits for a worker."""
+    """Queue a task."""
     (run,) = await yard.submit()
     await until_is(yard, f"task_{run.id[4:]}.0", TaskState.QUEUED)
 
 
 async def until_is(yard: Yard, task_id: str, state: TaskState) -> None:
-    """Wait until a task is in a state, as far as the store knows."""
+    """Wait until a task has a state in the store."""
 
     async def is_it() -> bool:
         task = await yard.store.find_task(task_id)
@@ -86,7 +86,7 @@ async def until_is(yard: Yard, task_id: str, state: TaskState) -> None:
 async def why_refused(
     server: Server, context: ssl.SSLContext | None = None, hello: Register = HELLO, **shown: Any
 ) -> str:
-    """What a worker hears that comes with these papers, and registers like this: nothing but a refusal."""
+    """Return the rejection of a worker with these credentials and this Register."""
     try:
         async with server.socket(shown.get("headers"), context) as socket:
             worker = Caller(socket, hello.worker)
@@ -94,14 +94,14 @@ async def why_refused(
             code, reason = await worker.closed()
     except InvalidStatus as denied:
         return f"{denied.response.status_code}: {(denied.response.body or b'').decode()}"
-    except (OSError, InvalidHandshake, ConnectionClosed) as broken:  # TLS hangs up, sooner or later
+    except (OSError, InvalidHandshake, ConnectionClosed) as broken:  # TLS closes the connection, sooner or later
         return f"hung up: {broken}"
     assert not worker.heard, "it was let in"
     assert code == 1008
     return reason
 
 
-async def test_a_worker_with_a_certificate_does_its_work_and_needs_no_token(gatehouse: Gatehouse) -> None:
+async def test_a_worker_with_a_certificate_needs_no_token(gatehouse: Gatehouse) -> None:
     server = await gatehouse.server(is_required=True)
     papers = await gatehouse.join(server, "w1")
     await gatehouse.yard.submit()
@@ -110,7 +110,7 @@ async def test_a_worker_with_a_certificate_does_its_work_and_needs_no_token(gate
         assert await worker.finish(task.attempt) is Verdict.APPLIED
 
 
-async def test_browsers_and_tokens_go_on_without_a_certificate(gatehouse: Gatehouse) -> None:
+async def test_browsers_and_token_clients_need_no_certificate(gatehouse: Gatehouse) -> None:
     server = await gatehouse.server()
     async with server.http(await gatehouse.yard.token(Role.VIEWER)) as person:
         assert (await person.get("/api/v1/runs")).status_code == 200
@@ -118,11 +118,11 @@ async def test_browsers_and_tokens_go_on_without_a_certificate(gatehouse: Gateho
         pass
 
 
-async def test_a_token_is_not_enough_where_a_certificate_is_asked_for(gatehouse: Gatehouse) -> None:
+async def test_a_token_is_rejected_where_a_certificate_is_required(gatehouse: Gatehouse) -> None:
     server = await gatehouse.server(is_required=True)
     for role in (Role.WORKER, Role.ADMIN):
         headers = {"Authorization": f"Bearer {await gatehouse.yard.token(role)}"}
-        assert "needs a certificate" in await why_refused(server, headers=headers)
+        assert "need a certificate" in await why_refused(server, headers=headers)
 
 
 def _revoked(gatehouse: Gatehouse, papers: Papers) -> Papers:
@@ -130,7 +130,7 @@ def _revoked(gatehouse: Gatehouse, papers: Papers) -> Papers:
 
 
 def _expired(gatehouse: Gatehouse, papers: Papers) -> Papers:
-    """Signed two days ago, for one day."""
+    """A certificate signed two days ago, for one day."""
     now = gatehouse.yard.clock.wall() - timedelta(days=2)
     request = certificates.make_request(papers.key, papers.name)
     signed, _ = gatehouse.authority.sign_worker(request, papers.name, now=now, life=timedelta(days=1))
@@ -138,7 +138,7 @@ def _expired(gatehouse: Gatehouse, papers: Papers) -> Papers:
 
 
 def _foreign(gatehouse: Gatehouse, papers: Papers) -> Papers:
-    """The same name and the same key, signed by an authority of the same name that is not ours."""
+    """The same name and key, signed by a foreign CA of the same name."""
     directory = gatehouse._directory / "foreign"
     now = gatehouse.yard.clock.wall()
     certificates.make_authority(directory, now=now)
@@ -150,7 +150,7 @@ def _foreign(gatehouse: Gatehouse, papers: Papers) -> Papers:
 
 
 def _with_another_key(gatehouse: Gatehouse, papers: Papers) -> Papers:
-    """Signed by our authority for another key: its name is on record, the key is not."""
+    """Signed by our CA for another key: its name is on record, its key is not."""
     key = certificates.key_text(certificates.make_key())
     signed, _ = gatehouse.authority.sign_worker(
         certificates.make_request(key, papers.name),
@@ -162,7 +162,7 @@ def _with_another_key(gatehouse: Gatehouse, papers: Papers) -> Papers:
 
 
 def _for_a_server(gatehouse: Gatehouse, papers: Papers) -> Papers:
-    """A certificate of a server, by the same authority."""
+    """A server certificate of the same CA."""
     key = certificates.make_key()
     signed = gatehouse.authority.sign_server(key, ["w1"], now=gatehouse.yard.clock.wall())
     return Papers(papers.name, signed, certificates.key_text(key))
@@ -171,20 +171,20 @@ def _for_a_server(gatehouse: Gatehouse, papers: Papers) -> Papers:
 @pytest.mark.parametrize(
     ("forge", "why"),
     [
-        (_revoked, "was revoked: enrol it"),
+        (_revoked, "was revoked: enroll it"),
         (_expired, "hung up"),
         (_foreign, "hung up"),
-        (_with_another_key, "no worker on record"),
+        (_with_another_key, "no registered worker"),
         (_for_a_server, "hung up"),
     ],
 )
-async def test_who_has_no_good_certificate_is_nobody_and_changes_nothing(
+async def test_an_invalid_certificate_is_rejected_and_changes_nothing(
     gatehouse: Gatehouse, forge: Callable[[Gatehouse, Papers], Papers], why: str
 ) -> None:
     server = await gatehouse.server()
     papers = await gatehouse.join(server, "w1")
     if forge is _revoked:
-        # The key was copied from the machine before, and is used by the thief after.
+        # The thief copied the key from the machine before, and uses it afterwards.
         await gatehouse.yard.store.revoke_identity("w1", an_entry())
     context = gatehouse.context(forge(gatehouse, papers))
     await queue_one(gatehouse.yard)
@@ -201,7 +201,7 @@ async def test_who_has_no_good_certificate_is_nobody_and_changes_nothing(
     assert await rows(gatehouse.yard) == before
 
 
-async def test_a_link_ends_within_moments_of_its_certificates_revocation(gatehouse: Gatehouse) -> None:
+async def test_a_link_closes_soon_after_its_certificate_is_revoked(gatehouse: Gatehouse) -> None:
     server = await gatehouse.server()
     context = gatehouse.context(await gatehouse.join(server, "w1"))
     async with (
@@ -211,11 +211,11 @@ async def test_a_link_ends_within_moments_of_its_certificates_revocation(gatehou
         assert read(await admin.post("/api/v1/workers/w1/revoke", json={"why": "stolen"}), Done).changed
         code, reason = await worker.closed()
     assert code == 1008
-    assert "no longer good" in reason
+    assert "no longer valid" in reason
     assert "was revoked" in await why_refused(server, context)
 
 
-async def test_a_certificate_is_good_for_its_own_name_and_its_pools_only(gatehouse: Gatehouse) -> None:
+async def test_a_certificate_is_valid_for_its_own_name_and_pools_only(gatehouse: Gatehouse) -> None:
     server = await gatehouse.server()
     context = gatehouse.context(await gatehouse.join(server, "w1", "gpu", "spare"))
     await gatehouse.join(server, "w2")
@@ -225,13 +225,13 @@ async def test_a_certificate_is_good_for_its_own_name_and_its_pools_only(gatehou
 
     assert "may serve gpu, spare, not default" in await why_refused(server, context, HELLO)
     stranger = Register("w2", "s1", Offer(1, 1), {}, pool=POOL)
-    assert "that of worker w1, not of w2" in await why_refused(server, context, stranger)
-    assert "known by its certificate" in await why_refused(server, None, stranger, headers=headers)
+    assert "for worker w1, not for w2" in await why_refused(server, context, stranger)
+    assert "belongs to a worker with a certificate" in await why_refused(server, None, stranger, headers=headers)
 
     assert await rows(gatehouse.yard) == before
 
 
-async def test_what_a_worker_says_of_anothers_attempt_changes_nothing(gatehouse: Gatehouse) -> None:
+async def test_reports_on_another_workers_attempt_change_nothing(gatehouse: Gatehouse) -> None:
     server = await gatehouse.server()
     mine, yours = [gatehouse.context(await gatehouse.join(server, name)) for name in ("w1", "w2")]
     async with server.caller("w1", trust=mine) as worker, server.caller("w2", trust=yours, cores=1) as other:
@@ -266,14 +266,14 @@ async def test_a_result_of_a_gigabyte_is_not_even_received(gatehouse: Gatehouse)
         task = await worker.next_task()
         await until_is(gatehouse.yard, task.task, TaskState.RUNNING)
         before = await rows(gatehouse.yard)
-        # The head of a binary frame of so many bytes, masked with nothing, and its beginning.
+        # The header of a binary frame of this size with a zero mask, and the start of its payload.
         head = bytes([0x82, 0x80 | 127]) + (1 << 30).to_bytes(8, "big") + bytes(4)
         worker.socket.transport.write(head + bytes(1_000))
         assert (await worker.closed())[0] == 1009
     assert await rows(gatehouse.yard) == before
 
 
-async def test_a_result_of_a_superseded_attempt_is_kept_as_late_and_changes_no_task(gatehouse: Gatehouse) -> None:
+async def test_a_result_of_a_superseded_attempt_is_recorded_as_late_only(gatehouse: Gatehouse) -> None:
     server = await gatehouse.server()
     context = gatehouse.context(await gatehouse.join(server, "w1"))
     await gatehouse.yard.submit()
@@ -299,14 +299,14 @@ async def test_a_result_of_a_superseded_attempt_is_kept_as_late_and_changes_no_t
         assert await worker.finish(now.attempt) is Verdict.APPLIED
 
 
-async def test_a_certificate_is_renewed_over_itself_for_the_same_key(gatehouse: Gatehouse) -> None:
+async def test_a_certificate_is_renewed_with_itself_for_the_same_key(gatehouse: Gatehouse) -> None:
     server = await gatehouse.server()
     papers = await gatehouse.join(server, "w1")
     first = certificates.read_certificate(papers.certificate)
     async with server.http(trust=gatehouse.context(papers)) as worker:
         other = certificates.key_text(certificates.make_key())
         refused = await worker.post("/api/v1/workers/renew", json={"request": certificates.make_request(other, "w1")})
-        assert "another key" in problem(refused, 403)["detail"]
+        assert "not signed with the key" in problem(refused, 403)["detail"]
         wish = {"request": certificates.make_request(papers.key, "w1")}
         given = read(await worker.post("/api/v1/workers/renew", json=wish), CertificateView)
     next_one = certificates.read_certificate(given.certificate)

@@ -1,4 +1,4 @@
-"""What a worker keeps of who it is: it joins once, renews in time, and says what to do when it is too late."""
+"""A worker's identity on disk: enrollment, renewal and expiry."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tests.api.yard import Yard
 
 @pytest.fixture
 async def gatehouse(tmp_path: Path) -> AsyncIterator[Gatehouse]:
-    """Where workers join."""
+    """A server for enrollment."""
     async with Yard(tmp_path) as yard:
         yield Gatehouse(yard, tmp_path)
 
 
 class Machine:
-    """A machine with a directory for its worker."""
+    """A machine with a worker directory."""
 
     def __init__(self, gatehouse: Gatehouse, directory: Path, server: str, name: str = "w1") -> None:
         self.clock = HurriedClock()
@@ -38,11 +38,13 @@ class Machine:
         self.identity = Identity(directory, name, [server], self.clock, token="msp_unused", ca_cert=trusted)
 
     def serial(self) -> str:
-        """Of the certificate that it has now."""
+        """Return the serial of the current certificate."""
         return certificates.read_certificate((self.directory / "identity" / "worker.pem").read_text()).serial
 
 
-async def test_it_joins_once_and_finds_its_certificate_after_a_restart(gatehouse: Gatehouse, tmp_path: Path) -> None:
+async def test_a_worker_enrolls_once_and_reuses_its_certificate_after_a_restart(
+    gatehouse: Gatehouse, tmp_path: Path
+) -> None:
     server = await gatehouse.server()
     token = await gatehouse.join_token()
     machine = Machine(gatehouse, tmp_path / "m", server.address)
@@ -75,7 +77,7 @@ async def test_another_join_token_gives_another_identity(gatehouse: Gatehouse, t
     assert kept.revoked_at is None
 
 
-async def test_a_name_that_another_machine_has_is_refused(gatehouse: Gatehouse, tmp_path: Path) -> None:
+async def test_a_name_of_another_machine_is_rejected(gatehouse: Gatehouse, tmp_path: Path) -> None:
     server = await gatehouse.server()
     await Machine(gatehouse, tmp_path / "one", server.address).identity.join(await gatehouse.join_token())
     with pytest.raises(Conflict):
@@ -83,7 +85,7 @@ async def test_a_name_that_another_machine_has_is_refused(gatehouse: Gatehouse, 
     assert not (tmp_path / "two" / "identity" / "worker.pem").exists()
 
 
-async def test_it_is_renewed_from_half_of_its_life_on(gatehouse: Gatehouse, tmp_path: Path) -> None:
+async def test_a_certificate_is_renewed_from_half_of_its_lifetime(gatehouse: Gatehouse, tmp_path: Path) -> None:
     server = await gatehouse.server()
     machine = Machine(gatehouse, tmp_path / "m", server.address)
     await machine.identity.join(await gatehouse.join_token())
@@ -106,7 +108,7 @@ async def test_it_is_renewed_from_half_of_its_life_on(gatehouse: Gatehouse, tmp_
         pass
 
 
-async def test_one_that_was_away_for_too_long_is_told_how_to_join_again(gatehouse: Gatehouse, tmp_path: Path) -> None:
+async def test_an_expired_worker_is_told_how_to_enroll_again(gatehouse: Gatehouse, tmp_path: Path) -> None:
     server = await gatehouse.server()
     machine = Machine(gatehouse, tmp_path / "m", server.address)
     await machine.identity.join(await gatehouse.join_token())
@@ -115,8 +117,8 @@ async def test_one_that_was_away_for_too_long_is_told_how_to_join_again(gatehous
         machine.identity.context()
 
 
-async def test_a_server_that_is_not_trusted_gets_no_join_token(gatehouse: Gatehouse, tmp_path: Path) -> None:
-    """Whoever is at the address shows a certificate of nobody that is believed."""
+async def test_an_untrusted_server_gets_no_join_token(gatehouse: Gatehouse, tmp_path: Path) -> None:
+    """The server at the address presents an untrusted certificate."""
     server = await gatehouse.server()
     seen = len(await gatehouse.yard.store.list_identities("", 10))
     stranger = Identity(tmp_path, "w1", [server.address], HurriedClock(), token="", ca_cert=None)
@@ -127,7 +129,7 @@ async def test_a_server_that_is_not_trusted_gets_no_join_token(gatehouse: Gateho
     assert stranger.context().verify_mode is ssl.CERT_REQUIRED
 
 
-async def test_a_certificate_is_shown_over_https_only(gatehouse: Gatehouse, tmp_path: Path) -> None:
+async def test_a_certificate_is_presented_over_https_only(gatehouse: Gatehouse, tmp_path: Path) -> None:
     machine = Machine(gatehouse, tmp_path / "m", "http://127.0.0.1:8484")
     with pytest.raises(Refused, match="not encrypted"):
         await machine.identity.join(await gatehouse.join_token())
@@ -136,7 +138,7 @@ async def test_a_certificate_is_shown_over_https_only(gatehouse: Gatehouse, tmp_
         machine.identity.check_addresses()
 
 
-def test_a_join_token_comes_from_a_file_or_as_it_is(tmp_path: Path) -> None:
+def test_a_join_token_is_read_from_a_file_or_given_directly(tmp_path: Path) -> None:
     (tmp_path / "join").write_text("msj_1_2\n")
     assert read_join_token("", tmp_path / "join") == "msj_1_2"
     assert read_join_token("said", None) == "said"

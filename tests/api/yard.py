@@ -1,7 +1,7 @@
-"""Servers with real sockets on one store in memory, and workers that are played word by word.
+"""Servers with real sockets on one in-memory store, and scripted workers.
 
-`Yard.server` starts a host with its front on a free port, all in the test's own loop; several share the yard's store.
-`Caller` is the other end of a worker link.
+`Yard.server` starts a host with its API server on a free port, in the test's own event loop; several share the store.
+`Caller` is the client end of a worker link.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _decode = msgspec.msgpack.Decoder(list[ToWorker]).decode
 
 
 class Caller:
-    """A worker whose every word is the test's."""
+    """A worker whose messages are scripted by the test."""
 
     def __init__(self, socket: ClientConnection, name: str) -> None:
         self.socket = socket
@@ -72,7 +72,7 @@ class Caller:
         await self.socket.send(msgspec.msgpack.encode(messages))
 
     async def hear(self, kind: type[_M]) -> _M:
-        """The next message of a kind; what comes before it stays in `heard`."""
+        """Return the next message of a kind; earlier ones stay in `heard`."""
         async with asyncio.timeout(DEADLINE_SECONDS):
             while True:
                 for message in self.heard:
@@ -84,18 +84,18 @@ class Caller:
                 self.heard += _decode(frame)
 
     async def next_task(self) -> Assignment:
-        """The next assignment, received and started."""
+        """Receive and start the next assignment."""
         assign = await self.hear(Assign)
         await self.say(Received(tuple(one.attempt for one in assign.group)), Started(assign.group[0].attempt))
         return assign.group[0]
 
     async def finish(self, attempt: str) -> Verdict:
-        """Report a success, and wait for the answer."""
+        """Report a success, and return the verdict."""
         await self.say(Result(attempt, Outcome.SUCCEEDED, "1"))
         return (await self.hear(Answer)).verdict
 
     async def closed(self) -> tuple[int, str]:
-        """How the server closed the link, once it has."""
+        """Wait until the server closes the link; return code and reason."""
         async with asyncio.timeout(DEADLINE_SECONDS):
             try:
                 while True:
@@ -108,12 +108,12 @@ class Caller:
 
 
 class Server:
-    """One server of a yard."""
+    """One server."""
 
     def __init__(
         self, host: Host, front: Front, address: str, stop: Callable[[], None], trust: ssl.SSLContext | None
     ) -> None:
-        """`trust` is what its callers believe and show, unless they say otherwise; None if it is not encrypted."""
+        """`trust`: TLS context of its clients by default; None without TLS."""
         self.host = host
         self.front = front
         self.address = address
@@ -121,7 +121,7 @@ class Server:
         self._trust = trust
 
     async def leader(self) -> Leader:
-        """The leader of the pool, once this server leads it."""
+        """Wait until this server leads the pool."""
         await until(lambda: POOL in self.host.leaders)
         return self.host.leader(POOL)
 
@@ -129,7 +129,7 @@ class Server:
     async def socket(
         self, headers: dict[str, str] | None = None, trust: ssl.SSLContext | None = None
     ) -> AsyncIterator[ClientConnection]:
-        """A link on which nothing has been said."""
+        """Open a link without sending anything."""
         url = self.address.replace("http", "ws", 1) + "/api/v1/worker-link"
         shown = trust or self._trust
         async with connect(url, compression=None, additional_headers=headers, proxy=None, ssl=shown) as socket:
@@ -145,7 +145,7 @@ class Server:
         cores: int = 4,
         trust: ssl.SSLContext | None = None,
     ) -> AsyncIterator[Caller]:
-        """A worker that has registered, and may send results."""
+        """Connect a registered worker with credit."""
         headers = {"Authorization": f"Bearer {token}"} if token else None
         async with self.socket(headers, trust) as socket:
             caller = Caller(socket, name)
@@ -158,7 +158,7 @@ class Server:
     async def http(
         self, token: str | None = None, trust: ssl.SSLContext | None = None
     ) -> AsyncIterator[httpx2.AsyncClient]:
-        """A client of the API."""
+        """Open a client of the API."""
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         async with httpx2.AsyncClient(
             base_url=self.address,
@@ -171,7 +171,7 @@ class Server:
 
 
 class Yard:
-    """A store, and the servers that share it."""
+    """A store and its servers."""
 
     def __init__(self, directory: Path) -> None:
         self.clock = MachineClock()
@@ -199,7 +199,7 @@ class Yard:
         enrolment: Enrolment | None = None,
         trust: ssl.SSLContext | None = None,
     ) -> Server:
-        """Start a server; it is stopped with the yard, or before. `trust` is what its callers believe, with TLS."""
+        """Start a server, which stops with the store at the latest. `trust`: TLS context of its clients."""
         host = Host(self.store, self.clock, name, lambda: next(self._nonces), timedelta(seconds=lease))
         listener = listen("127.0.0.1", 0)
         address = f"{'http' if tls is None else 'https'}://127.0.0.1:{listener.getsockname()[1]}"
@@ -236,11 +236,11 @@ class Yard:
         return Server(host, front, address, stopping.set, trust)
 
     async def submit(self, spec: JobSpec = ONE_TASK, runs: int = 1, tenants: Sequence[str] = ("acme",)) -> list[Run]:
-        """Put runs of a job into intake."""
+        """Insert runs of a job into intake."""
         return await submit(self.store, runs, tenants, spec=spec)
 
     async def token(self, *roles: Role, name: str = "t", tenant: str = EVERY_TENANT) -> str:
-        """A token with these roles."""
+        """Create a token with these roles."""
         token, row = tokens.make_token(
             tenant=tenant, roles=roles, name=name, by="test", now=await self.store.time(), life=timedelta(days=1)
         )
@@ -249,7 +249,7 @@ class Yard:
 
 
 async def until(is_so: Callable[[], bool]) -> None:
-    """Come back when something is so: looked at again and again, for a bounded time."""
+    """Poll until a condition holds, with a timeout."""
     async with asyncio.timeout(DEADLINE_SECONDS):
-        while not is_so():  # noqa: ASYNC110 - what is looked at has no event of its own
+        while not is_so():  # noqa: ASYNC110 - the condition has no event
             await asyncio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""Facts about an installation in which everything is well, to be made worse by a test."""
+"""Facts of a healthy installation, which tests make worse."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ EMPTY = msgspec.Raw(b"null")
 
 
 def ago(seconds: float) -> datetime:
-    """So long before now."""
+    """Return the time this many seconds before NOW."""
     return NOW - timedelta(seconds=seconds)
 
 
@@ -40,7 +40,7 @@ RUN = RunView(
     created_at=ago(11), start_at=ago(11), adopted_at=ago(11), ended_at=ago(1), paused=False, held=None,
     cancelled_by=None, because="",
 )  # fmt: skip
-"""One that was made 11 seconds ago, and is over."""
+"""A run that was created 11 seconds ago and has ended."""
 
 
 def lease(pool: str = "default", leader: str = "s1", seconds: float = 4.0) -> LeaseView:
@@ -136,7 +136,7 @@ def checkup(**fields: object) -> CheckupView:
 
 
 def well(**fields: object) -> Facts:
-    """An installation without a fault."""
+    """Return the facts of a healthy installation."""
     usual = Facts(
         url="http://127.0.0.1:8484", at=NOW, version=VERSION, took_seconds=0.004, checkup=checkup(), level=level(),
         pools=[PoolFacts(name="default", queue=queue())], workers=[worker()],
@@ -145,7 +145,7 @@ def well(**fields: object) -> Facts:
 
 
 def of_pool(queue: QueueView, *reasons: WaitingSumView) -> list[PoolFacts]:
-    """The one pool, with this in its queue."""
+    """Return the one pool with this queue."""
     return [PoolFacts(name="default", queue=queue, reasons=list(reasons))]
 
 
@@ -156,7 +156,7 @@ def waits(reason: str, tasks: int = 1) -> WaitingSumView:
 
 
 def diagnosis(reason: str, *, acts: tuple[ActView, ...] = (), is_problem: bool = True) -> DiagnosisView:
-    """Of a task of acme that waits."""
+    """Return the diagnosis of a queued task of acme."""
     return DiagnosisView(
         subject="task_7", name="acme/train/fit", tenant="acme", state="QUEUED", since=ago(60), reason=reason,
         verdict="no worker offers gpu=a100", is_problem=is_problem, expected=None, gates=[], in_the_way=[],
@@ -166,24 +166,25 @@ def diagnosis(reason: str, *, acts: tuple[ActView, ...] = (), is_problem: bool =
 
 
 def acme(**fields: object) -> TenantFacts:
-    """A tenant of whom nothing is slow."""
+    """Return the facts of a tenant without problems."""
     return replace(TenantFacts(name="acme", uses=[use()], others=[use("globex")]), **fields)
 
 
 def nearby(**fields: object) -> NearbyFacts:
-    """A server on this machine that does not answer, and of which nothing is seen."""
+    """Return the facts of this machine if its server does not answer and nothing else is known."""
     usual = NearbyFacts(
         url="http://127.0.0.1:8484", at=NOW, host="127.0.0.1", port=8484, is_here=True, error="no answer from there"
     )
     return replace(usual, **fields)
 
 
-def answer(report: Report, question: str) -> Check:
-    """What was found of the question that has these words."""
-    (found,) = [check for check in report.checks if question in check.question]
+def answer(report: Report, code: str) -> Check:
+    """Return the one check of this code, whatever it found."""
+    name = code.partition(".")[0]
+    (found,) = [check for check in report.checks if check.code.partition(".")[0] == name]
     return found
 
 
-def asked(facts: Facts, question: str) -> Check:
-    """The same, of these facts."""
-    return answer(judge(facts), question)
+def asked(facts: Facts, code: str) -> Check:
+    """Return the one check of this code on these facts."""
+    return answer(judge(facts), code)

@@ -26,8 +26,8 @@ def ask(server: Server, *options: str) -> tuple[int, Report]:
 
 
 def wrong(report: Report) -> dict[str, Check]:
-    """Return the failed checks by question."""
-    return {check.question: check for check in report.checks if check.answer is Answer.NO}
+    """Return the failed checks by their codes."""
+    return {check.code: check for check in report.checks if check.answer is Answer.NO}
 
 
 def test_problems_are_found_and_gone_after_the_suggested_fix(tmp_path: Path, home: Path) -> None:
@@ -48,22 +48,25 @@ def _find_what_is_wrong(town: Town, server: Server) -> None:
         found = wrong(report)
         assert code == 1
         assert report.problems == len(found)
-        assert found["Is it unfrozen?"].command == "mainspring unfreeze pool default"
-        assert '"the racks are moved"' in found["Is it unfrozen?"].finding
-        assert found["Does it have workers that take work?"].command == f"mainspring worker --server {server.address}"
+        assert found["pool_freeze.frozen"].command == "mainspring unfreeze pool default"
+        assert '"the racks are moved"' in found["pool_freeze.frozen"].finding
+        assert found["pool_workers.none_ready"].command == f"mainspring worker --server {server.address}"
 
         told = Terminal().call("doctor", "--server", server.address)
         lines = [line.strip() for line in told.stdout.splitlines()]
         assert told.exit_code == 1
-        assert any(line.startswith("✗ Is it unfrozen?") and '"the racks are moved"' in line for line in lines)
+        assert any(
+            line.startswith(f"✗ {found['pool_freeze.frozen'].question}") and '"the racks are moved"' in line
+            for line in lines
+        )
         assert "mainspring unfreeze pool default" in lines
         assert f"{len(found)} problems found" in lines[-1]
 
         client.unfreeze("pool", "default")
         town.worker(server, name="w1")
-        until(lambda: set(wrong(ask(server)[1])) == {"Will all that waits in pool default start?"}, "one thing is left")
+        until(lambda: set(wrong(ask(server)[1])) == {"queue_reasons.never_start"}, "one thing is left")
         _, of_tenant = ask(server, "-t", "acme")
-        assert "gpu=a100" in wrong(of_tenant)["Do its jobs ask for what some worker has?"].finding
+        assert "gpu=a100" in wrong(of_tenant)["feasibility.no_worker"].finding
 
         acme.cancel_run(run.id)
         until(lambda: ask(server, "-t", "acme")[0] == 0, "nothing is wrong any more")
@@ -75,14 +78,14 @@ def _see_from_here(town: Town, server: Server) -> None:
 
     code, stopped = ask(server, "--store", town.store_url)
     assert (code, stopped.is_reached, stopped.version) == (3, False, None)
-    process = wrong(stopped)["Does the process of the server run?"]
+    process = wrong(stopped)["process.stopped"]
     assert process.command == f"kill -CONT {server.pid}"
 
     server.kill()
     code, gone = ask(server, "--store", town.store_url)
     assert code == 3
-    assert f"process {server.pid} had" in wrong(gone)["Does the process of the server run?"].finding
-    assert "Does something listen on its port?" in wrong(gone)
+    assert f"process {server.pid} " in wrong(gone)["process.exited"].finding
+    assert "port.closed" in wrong(gone)
 
 
 def test_a_dead_leader_is_reported_until_failover(tmp_path: Path, home: Path, postgres_url: str) -> None:
@@ -96,13 +99,13 @@ def test_a_dead_leader_is_reported_until_failover(tmp_path: Path, home: Path, po
         was.kill()
         found = until(lambda: _lost(other, leader), "it is said that the leader is gone", 20)
         assert leader in found.finding
-        assert "take over" in found.advice
 
         until(lambda: ask(other)[0] == 0, "the other one has taken over")
 
 
 def _lost(server: Server, leader: str) -> Check | None:
-    found = wrong(ask(server)[1]).get("Does its leader answer?")
+    failed = wrong(ask(server)[1]).items()
+    found = next((check for code, check in failed if code.startswith("pool_leader.")), None)
     return found if found is not None and leader in found.finding else None
 
 

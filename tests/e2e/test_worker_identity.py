@@ -101,7 +101,7 @@ def test_a_revoked_worker_is_disconnected_and_a_copy_of_its_files_is_refused(for
             *fort.trusting(), "--as-root",
         )  # fmt: skip
         assert again.returncode == 3
-        assert "was revoked: enrol it with `mainspring join-token create`" in again.stderr
+        assert "was revoked: enroll it with `mainspring join-token create`" in again.stderr
         fort.worker(server, name="fort-2", extra=(*fort.join(client), "--label", "is=fort-2"))
         assert ended(client, submit(client, a_job("fort-2")).id).state == "SUCCEEDED"
 
@@ -116,7 +116,7 @@ def test_a_failed_enrollment_has_a_reason(fort: Fort, server: Server, tmp_path: 
         [*words, "--state-dir", str(tmp_path / "revoked"), *options],
         [*words, "--state-dir", str(tmp_path / "without"), *fort.trusting()],
     )
-    for refused, why in ((revoked, "the join token was revoked"), (without, "a worker needs a certificate here")):
+    for refused, why in ((revoked, "join token revoked"), (without, "workers need a certificate")):
         assert refused.returncode == 3, refused.stderr
         assert why in refused.stderr
 

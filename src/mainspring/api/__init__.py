@@ -1,1 +1,1 @@
-"""Speaks HTTP: routes, who may do what, the link of the workers, the live stream."""
+"""HTTP API: routes, authentication and permissions, worker link, live stream."""

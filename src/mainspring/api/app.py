@@ -1,6 +1,6 @@
-"""The application: all routes, behind one entrance that numbers requests, measures them and answers for what fails.
+"""The application: all routes behind one middleware (request ids, metrics, unhandled errors).
 
-A module with routes has a `router`; to add one, name it in `MODULES`.
+A module of routes has a `router`; to add one, name it in `MODULES`.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ _FIXED_HEADERS = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"
 
 
 def build_app(services: Services, *, websockets: Sequence[WebSocketRoute] = ()) -> Starlette:
-    """The application over these services."""
+    """Build the application over these services."""
     app = Starlette(
         routes=[*_routes(endpoints()), *websockets],
         middleware=[Middleware(Entrance, services=services)],
@@ -102,12 +102,12 @@ def build_app(services: Services, *, websockets: Sequence[WebSocketRoute] = ()) 
 
 
 def endpoints() -> list[Endpoint]:
-    """Every method of every path."""
+    """Return every method of every path."""
     return list(chain.from_iterable(module.router.routes for module in MODULES))
 
 
 class Entrance:
-    """What every request passes on its way in and out."""
+    """Middleware of every request: request id, fixed headers, metrics and unhandled errors."""
 
     def __init__(self, app: ASGIApp, services: Services) -> None:
         self._app = app
@@ -115,7 +115,7 @@ class Entrance:
         self._random = Random(entropy())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Number the request, measure it, and answer it with a problem if nobody else could."""
+        """Assign a request id, measure the request, and answer an unhandled error with a problem."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -136,7 +136,7 @@ class Entrance:
             await self._app(scope, receive, answer)
         except Exception as error:
             if status:
-                raise  # half of an answer is out: to break the connection is the only way to say so
+                raise  # the response has started: closing the connection is the only way to report the error
             await problems.respond(error, request_id)(scope, receive, answer)
         finally:
             operation = scope.get(_OPERATION, "none")
@@ -153,11 +153,11 @@ async def _refuse(request: Request, error: Exception) -> Response:
 
 
 def _routes(endpoints: Iterable[Endpoint]) -> list[BaseRoute]:
-    """One route per path, fixed paths before those with a part that varies."""
+    """Return one route per path, fixed paths before paths with parameters."""
     paths: dict[str, dict[str, Endpoint]] = {}
     for endpoint in endpoints:
         methods = paths.setdefault(endpoint.path, {})
-        assert endpoint.method not in methods, f"{endpoint.method} {endpoint.path} is there twice"
+        assert endpoint.method not in methods, f"{endpoint.method} {endpoint.path} is defined twice"
         methods[endpoint.method] = endpoint
     ordered = sorted(paths.items(), key=lambda item: item[0].replace("{", "~"))
     return [Route(path, _dispatch(methods), methods=list(methods)) for path, methods in ordered]

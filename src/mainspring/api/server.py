@@ -1,7 +1,7 @@
-"""The front of one server: all that answers over the network, around the host that schedules.
+"""The HTTP server of one process: API, worker links and live streams around the host that schedules.
 
-It begins to listen when everything behind it is there, and ends from the outside in: streams and links first, by our
-own hand, so that nobody is cut off in the middle of an answer; then the listener; then what was written last.
+Startup: it listens once everything behind it is ready. Shutdown goes from the outside in: streams and links are closed
+explicitly, so that no response is cut off; then the listener; then pending writes are flushed.
 """
 
 from __future__ import annotations
@@ -55,36 +55,36 @@ _BACKLOG = 2_048
 
 
 class Tls(msgspec.Struct, frozen=True, kw_only=True):
-    """The files with the server's certificate and its key."""
+    """Files of the server's certificate and key."""
 
     certificate: Path
     key: Path
     worker_ca: Path | None = None
-    """The certificate of the authority of workers: whoever has one of its certificates may show it."""
+    """CA certificate of workers: clients with a certificate of this CA may present it."""
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that is bound, and not yet listened on; port 0 is a free one. Raises Refused."""
+    """Bind a socket and listen; port 0 picks a free port. Raises Refused."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((host, port))
-        # Bound alone, two servers could share a port until the first connection: listening claims it.
+        # With bind alone, two servers could share a port until the first connection; listen() claims it.
         bound.listen(_BACKLOG)
     except OSError as error:
         bound.close()
         if error.errno == errno.EADDRINUSE:
             raise Refused(
-                f"port {port} is in use\nhint: choose another one with --port, or a free one with --port 0"
+                f"port {port} is in use\nhint: choose another port with --port, or use --port 0 for a free one"
             ) from None
-        raise Refused(f"{host}:{port} can't be listened on: {error.strerror or error}") from None
+        raise Refused(f"can't listen on {host}:{port}: {error.strerror or error}") from None
     bound.setblocking(False)
     return bound
 
 
 class Front:
-    """What one server shows to the world."""
+    """The network side of one server."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class Front:
         enrolment: Enrolment | None = None,
         trust: ssl.SSLContext | None = None,
     ) -> None:
-        """`trust`: whose certificates are believed of other servers, if not those that the machine believes."""
+        """`trust`: TLS context for calls to other servers; default: the machine's trust store."""
         self._stories = Stories(tellers)
         self._peers = Peers(store, clock, name=host.name, address=address, secret=cluster_secret, trust=trust)
         self._logs = LogStore(files, host, store, self._peers, clock)
@@ -140,11 +140,11 @@ class Front:
         self.services.metrics.add(BackgroundNumbers(host.background))
         self.timetable = Timetable(store, clock, self.services.metrics.registry)
         self.on_batch: Callable[[Leader, Batch], None] | None = None
-        """Told of each batch that became durable here. Must be quick, and raise nothing."""
+        """Called for each batch that became durable here. Must be fast and must not raise."""
         host.on_lead = self._follow
 
     def loops(self) -> Mapping[str, Loop]:
-        """The background loops of the front."""
+        """Return the background loops of the API server."""
         return {
             "logs": self._logs.run, "peers": self._peers.take_part, "schedule_metrics": self.timetable.run,
             "exporters": self._stories.run,
@@ -152,7 +152,7 @@ class Front:
 
     @asynccontextmanager
     async def running(self, listener: socket.socket, tls: Tls | None = None) -> AsyncIterator[None]:
-        """Answer for as long as the block lasts."""
+        """Serve requests for as long as the block lasts."""
         server = _Server(_config(self.app, tls))
         try:
             async with self.services.background.running(self.loops()):
@@ -191,7 +191,7 @@ class Front:
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to the process, and says when it is up."""
+    """uvicorn server without signal handlers and with an event for startup."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -214,11 +214,11 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals are the business of whoever started us."""
+        """Leave signals to the process that runs the server."""
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to answer."""
+        """Start serving, and set `is_up`."""
         await super().startup(sockets)
         self.is_up.set()
 
@@ -242,7 +242,7 @@ def _config(app: object, tls: Tls | None) -> uvicorn.Config:
         ssl_certfile=tls.certificate if tls else None,
         ssl_keyfile=tls.key if tls else None,
         ssl_ca_certs=tls.worker_ca if tls else None,
-        # Browsers and whoever has a token show none. One that is shown must be good.
+        # Optional: browsers and clients with tokens present no certificate. A presented one must be valid.
         ssl_cert_reqs=ssl.CERT_OPTIONAL if tls and tls.worker_ca else ssl.CERT_NONE,
     )
     try:

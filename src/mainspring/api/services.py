@@ -1,6 +1,6 @@
-"""What the routes work with: one object, built by `bootstrap` and given to every route that asks for it.
+"""The services that routes use: one object, built at startup and injected into routes.
 
-Routes parse, make one call, and answer. What they call is here, as narrow as they need it.
+Routes parse, make one call, and answer. The protocols here are as narrow as the routes need.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from mainspring.telemetry.metrics import Metrics
 
 EVERY_TENANT = "*"
 DEFAULT_TENANT = "default"
-"""Whose work it is if whoever sees every tenant does not say."""
+"""Tenant of new work if a caller who sees all tenants names none."""
 
 
 class Role(StrEnum):
-    """What somebody may do (SEC-2). `api/auth/permissions.py` says which route asks for which."""
+    """Role of a caller (SEC-2). `api/auth/permissions.py` maps routes to roles."""
 
     VIEWER = "viewer"
     SUBMITTER = "submitter"
@@ -56,86 +56,86 @@ class Role(StrEnum):
     ADMIN = "admin"
     WORKER = "worker"
     ATTEMPT = "attempt"
-    """A task that speaks about itself, with the token of its attempt (WRK-6)."""
+    """A task attempt, authenticated by the token of the attempt (WRK-6)."""
     JOIN = "join"
-    """A machine that is about to become a worker, with a join token (SEC-3)."""
+    """A machine that enrolls as a worker with a join token (SEC-3)."""
 
 
 GIVEN_TO_TOKENS = frozenset(Role) - {Role.ATTEMPT, Role.JOIN}
-"""What a token of the store may have. The others come with what is brought."""
+"""Roles that stored tokens may have. The others come from the credential itself."""
 
 
 class WorkerIdentity(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker that is known by its certificate (SEC-3)."""
+    """A worker identified by its certificate (SEC-3)."""
 
     name: str
     pools: tuple[str, ...]
-    """Those that it may serve."""
+    """Pools that it may serve."""
     key: str
 
 
 class Principal(msgspec.Struct, frozen=True, kw_only=True):
-    """Who asks."""
+    """The authenticated caller."""
 
     name: str
-    """For the record: `token:etl-bot`, `local`, `attempt:att_..`."""
+    """Name in the audit log: `token:etl-bot`, `local`, `attempt:att_..`."""
     tenant: str
-    """Whose work it may see; EVERY_TENANT for everybody's."""
+    """Tenant whose work it may see; EVERY_TENANT for all."""
     roles: frozenset[Role]
     attempt: str | None = None
-    """The attempt that speaks, if one does."""
+    """The attempt, if the caller is one."""
     worker: WorkerIdentity | None = None
-    """The worker that speaks, if it is known by its certificate."""
+    """The worker, if the caller is identified by a worker certificate."""
     join_token: str | None = None
-    """The id of the join token that was brought."""
+    """Id of the join token, if the caller presented one."""
 
     def sees(self, tenant: str) -> bool:
-        """Whether work of this tenant exists for whoever asks."""
+        """Return whether the caller may see work of this tenant."""
         return self.tenant in {EVERY_TENANT, tenant}
 
     def sees_everybody(self) -> bool:
-        """Whether it may see every tenant's work."""
+        """Return whether the caller may see the work of all tenants."""
         return self.tenant == EVERY_TENANT
 
 
 class Shards(Protocol):
-    """The shards, wherever they are led."""
+    """Access to the leaders of all shards."""
 
     async def ask(self, shard: str, act: Event) -> Answered:
-        """Have an act carried out by the leader, here or on another server; answers when that is durable.
+        """Have the leader, local or remote, execute an action; returns once it is durable.
 
-        Raises Overloaded, or NotLeading if nobody leads the shard now.
+        Raises Overloaded, or NotLeading if the shard has no leader now.
         """
         ...
 
     async def standing(self, shard: str, tenant: str | None = None) -> Standing:
-        """How things stand in a pool, as its leader sees it, here or on another server. Raises NotLeading.
+        """Return the status of a pool as its leader, local or remote, sees it. Raises NotLeading.
 
-        With `tenant`, what is said of single tenants is said of that one only.
+        With `tenant`, details are limited to that tenant.
         """
         ...
 
     async def diagnose(self, shard: str, subject: str) -> Diagnosis | None:
-        """Why a task, or that task of a run which tells most, is where it is; None: its leader has it not in mind.
+        """Diagnose a task, or the most informative task of a run; None if the leader does not have it in memory.
 
         Raises NotLeading.
         """
         ...
 
     async def suppose(self, shard: str, task_id: str, supposal: Supposal) -> Outcome | None:
-        """What would become of a task if something were otherwise; None if it does not wait. Raises NotLeading."""
+        """Forecast a task under a hypothesis; None if the task does not wait. Raises NotLeading."""
         ...
 
     async def waiting_sums(self, shard: str, tenant: str | None = None) -> list[WaitingSum]:
-        """How many tasks of a pool wait for what, of one tenant or of all. Raises NotLeading."""
+        """Count the queued tasks of a pool by reason, for one tenant or all. Raises NotLeading."""
         ...
 
     async def leader_address(self, shard: str) -> str | None:
-        """Where the leader of a shard is reached; None if there is none, or if it is this server."""
+        """Return the address of a shard's leader; None if there is none, or if it is this server."""
         ...
 
     def leads(self) -> list[str]:
-        """The shards that this server leads."""
+        """Return the shards that this server leads."""
         ...
 
 
@@ -145,24 +145,24 @@ class LogPiece(msgspec.Struct, frozen=True, kw_only=True):
     offset: int
     data: bytes
     size: int
-    """How much of the log there is by now."""
+    """Current size of the log."""
     complete: bool
-    """The process is gone, and `size` is the end."""
+    """Whether the process has ended and `size` is final."""
 
 
 class Logs(Protocol):
-    """What attempts printed, wherever it is kept (WRK-8)."""
+    """Logs of attempts, on any server (WRK-8)."""
 
     async def read(self, attempt: str, offset: int, limit: int) -> LogPiece:
-        """A piece of a log from `offset` on; empty if there is none yet. A negative `offset` counts from the end."""
+        """Read a piece of a log at `offset`; empty if there is none yet. A negative `offset` counts from the end."""
         ...
 
     async def changed(self, attempt: str, seconds: float) -> bool:
-        """Come back when something was added to a log, or after so many seconds; False: this server ends."""
+        """Wait until a log has grown, at most this long; False if this server is stopping."""
         ...
 
     async def add(self, attempt: str, data: bytes) -> None:
-        """Put a piece at the end of a log: what a worker says that has no link (WRK-2)."""
+        """Append to a log, for workers without a link (WRK-2)."""
         ...
 
 
@@ -170,41 +170,41 @@ class LiveStream(Protocol):
     """Transitions as they become durable (OBS-4)."""
 
     is_ending: bool
-    """The server ends: whoever follows is let go."""
+    """Whether the server is stopping and disconnects its followers."""
 
     async def now(self) -> dict[str, tuple[int, int]]:
-        """The place of each shard's story behind which only what is still to come is."""
+        """Return the current position of each shard's transitions."""
         ...
 
     def follow(self, after: Mapping[str, tuple[int, int]]) -> AsyncIterator[list[Told]]:
-        """What happens after these places of each shard's story; an empty list every 5 s of silence."""
+        """Yield transitions after these positions as they happen; an empty list after 5 s without any."""
         ...
 
     def so_far(self, after: Mapping[str, tuple[int, int]]) -> AsyncIterator[list[Told]]:
-        """What has happened after these places, up to now."""
+        """Yield the transitions after these positions, up to now."""
         ...
 
 
 class Identities(Protocol):
-    """Finds out who asks."""
+    """Authenticates callers."""
 
     async def of(
         self, headers: Mapping[str, str], client: str, certificate: WorkerCertificate | None = None
     ) -> Principal:
-        """Who sent a request with these headers from this address, over a connection with this certificate.
+        """Authenticate a request by its headers, client address and client certificate.
 
         Raises Unauthenticated.
         """
         ...
 
     async def worker_named(self, name: str) -> WorkerIdentity | None:
-        """The worker that is known under this name by its certificate, if one is."""
+        """Return the worker that has a certificate for this name, if any."""
         ...
 
 
 @dataclass(slots=True, kw_only=True)
 class Services:
-    """All that routes work with."""
+    """All services of the routes."""
 
     name: str
     """This server's name."""
@@ -217,18 +217,18 @@ class Services:
     live: LiveStream
     identities: Identities
     cluster_secret: str
-    """Known to the servers of one store: signs the tokens of attempts, and lets servers speak to each other."""
+    """Shared by the servers of one store: signs the tokens of attempts, and authenticates servers to each other."""
     enrolment: Enrolment | None = None
-    """How workers get certificates; None: they are known by their tokens."""
+    """Certificates of workers; None if workers authenticate with tokens only."""
     limits: Limits = field(default_factory=Limits)
     pool: str = "default"
-    """Where runs go."""
+    """Default pool of runs."""
     most_body_bytes: int = 64 * 1024 * 1024
     has_url_references: bool = False
-    """Webhooks may say where their address is kept on this machine: everybody who may make one may read it."""
+    """Whether webhook URLs may refer to variables and files of this machine, readable by all who create webhooks."""
     metrics: Metrics = field(default_factory=Metrics)
     background: BackgroundLoops
-    """Those of this server."""
+    """The background loops of this server."""
     time: AskedTime = field(init=False)
     submissions: Submissions = field(init=False)
     book: ScheduleBook = field(init=False)
@@ -237,14 +237,14 @@ class Services:
     run_jobs: RunJobs = field(init=False)
     claims: Claims = field(init=False)
     settings: Settings = field(init=False)
-    """Those of the engine, if there is one: whoever builds both puts them here. So are the two below."""
+    """The engine's settings if there is one, set at startup; the same for `rules` and `levels`."""
     rules: FollowedRules = field(init=False)
     levels: Levels = field(init=False)
     rates: Rates = field(init=False)
     gate: Gate = field(init=False)
 
     async def who_asks(self, connection: HTTPConnection) -> Principal:
-        """Whoever is at the other end of a connection. Raises Unauthenticated."""
+        """Return the caller of a connection. Raises Unauthenticated."""
         return await self.identities.of(connection.headers, client_of(connection), certificate_of(connection.scope))
 
     def __post_init__(self) -> None:
@@ -266,5 +266,5 @@ class Services:
 
 
 def client_of(connection: HTTPConnection) -> str:
-    """The address that a connection comes from; empty if it has none."""
+    """Return the client address of a connection; empty if it has none."""
     return connection.client.host if connection.client is not None else ""

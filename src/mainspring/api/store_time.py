@@ -1,4 +1,4 @@
-"""The store's time for whoever answers requests: its last word plus monotonic time since, now and then asked again."""
+"""The store's time for requests: the last value read plus monotonic time since, refreshed when it is old."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TRUSTED_SECONDS = 10.0
 
 
 class AskedTime:
-    """Knows the store's time, never ahead of it."""
+    """A cached clock of the store, never ahead of it."""
 
     def __init__(self, store: Leases, clock: Clock) -> None:
         self._store = store
@@ -20,7 +20,7 @@ class AskedTime:
         self._asking = asyncio.Lock()
 
     async def now(self) -> datetime:
-        """The store's time, or a little before it. Asks the store if its last word is old."""
+        """Return the store's time, or slightly earlier. Reads it from the store if the last value is old."""
         if self._time.silence() > TRUSTED_SECONDS:
             async with self._asking:
                 if self._time.silence() > TRUSTED_SECONDS:

@@ -1,4 +1,4 @@
-"""Why does the server not answer? What this machine shows: the address, the port, the file, its process, the disk."""
+"""Checks for a server that does not answer: host name, port, store file, process and disk of this machine."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from mainspring.doctor.facts import NearbyFacts
 from mainspring.doctor.findings import Check, Topic
 
 LITTLE_BYTES = 512 * 1024 * 1024
-"""Less room than this on a disk is soon none."""
+"""Free disk space below which the check fails."""
 
 TOPIC = Topic("The server does not answer")
 
 
 def ask_nearby(facts: NearbyFacts) -> Iterator[Check]:
-    """The questions that can be answered without a server."""
-    yield TOPIC.no("Does the server answer?", facts.error, "the questions below say what is seen from here")
+    """Run the checks that need no server."""
+    yield TOPIC.no(
+        "server.unreachable", "Does the server answer?", facts.error, "the checks below show the local cause"
+    )
     yield _address(facts)
     if facts.resolves:
         yield _port(facts)
@@ -24,32 +26,36 @@ def ask_nearby(facts: NearbyFacts) -> Iterator[Check]:
         yield from _file(facts)
     elif not facts.is_here:
         yield TOPIC.unknown(
-            "Is its process there?", f"{facts.host} is another machine: call `mainspring doctor` there as well"
+            "process",
+            "Is the server process running?",
+            f"{facts.host} is another machine: run `mainspring doctor` there as well",
         )
 
 
 def _address(facts: NearbyFacts) -> Check:
-    question = "Is the address one that leads somewhere?"
+    question = "Does the host name resolve?"
     if not facts.resolves:
         return TOPIC.no(
+            "address.unresolved",
             question,
-            f"nobody knows a machine called {facts.host}",
-            "say where the server is with --server, MAINSPRING_SERVER_URL or a context",
+            f"the host name {facts.host} does not resolve",
+            "set the server URL with --server, MAINSPRING_SERVER_URL or a context",
             "mainspring config show --origin",
         )
     where = "this machine" if facts.is_here else facts.host
-    return TOPIC.yes(question, f"port {facts.port} of {where}")
+    return TOPIC.yes("address", question, f"port {facts.port} of {where}")
 
 
 def _port(facts: NearbyFacts) -> Check:
-    question = "Does something listen on its port?"
+    question = "Does the port accept connections?"
     if facts.listens:
-        return TOPIC.yes(question, f"port {facts.port} takes connections, but no answer comes from there")
-    elsewhere = "" if facts.is_here else ", or something between here and there lets nobody through"
+        return TOPIC.yes("port", question, f"port {facts.port} accepts connections, but the server does not respond")
+    elsewhere = "" if facts.is_here else ", or a firewall blocks them"
     return TOPIC.no(
+        "port.closed",
         question,
-        f"nothing takes connections on port {facts.port}{elsewhere}",
-        "start the server, or say where it is with --server",
+        f"nothing accepts connections on port {facts.port}{elsewhere}",
+        "start the server, or set its URL with --server",
         "mainspring server" if facts.is_here else "",
     )
 
@@ -62,44 +68,46 @@ def _file(facts: NearbyFacts) -> Iterator[Check]:
 
 
 def _process(facts: NearbyFacts) -> Check:
-    question = "Does the process of the server run?"
+    question = "Is the server process running?"
     if not facts.store_exists:
-        return TOPIC.unknown(question, f"there is no store at {facts.store}: say with --store which one the server has")
+        return TOPIC.unknown("process", question, f"no store at {facts.store}: name the server's store with --store")
     if facts.holder is None:
-        return TOPIC.unknown(question, f"nothing says who had {facts.store} last")
+        return TOPIC.unknown("process", question, f"no process is recorded for {facts.store}")
     if not facts.holder_state:
         return TOPIC.no(
+            "process.exited",
             question,
-            f"process {facts.holder} had {facts.store} last, and is gone",
-            "see the end of its log, and start it again: what was accepted is still there",
+            f"process {facts.holder} used {facts.store} last and has exited",
+            "check the end of its log and start it again: accepted work is not lost",
             "mainspring server",
         )
     if facts.holder_state in {"stopped", "tracing-stop"}:
         return TOPIC.no(
+            "process.stopped",
             question,
-            f"process {facts.holder} has {facts.store}, and was stopped by a signal",
-            "let it go on",
+            f"process {facts.holder} uses {facts.store} and was stopped by a signal",
+            "resume it",
             f"kill -CONT {facts.holder}",
         )
-    return TOPIC.yes(question, f"process {facts.holder} has {facts.store} and is {facts.holder_state}")
+    return TOPIC.yes("process", question, f"process {facts.holder} uses {facts.store} and is {facts.holder_state}")
 
 
 def _usable(facts: NearbyFacts) -> Check:
-    question = "Could a server use its store?"
+    question = "Is the store file usable?"
     if facts.store_fault:
-        return TOPIC.no(
-            question, facts.store_fault, "put it on a disk of this machine that the server's user may write to"
-        )
-    return TOPIC.yes(question, f"nothing is wrong with {facts.store}, from outside")
+        advice = "move it to a local disk that the server's user can write to"
+        return TOPIC.no("store_file.unusable", question, facts.store_fault, advice)
+    return TOPIC.yes("store_file", question, f"no fault found with {facts.store}")
 
 
 def _disk(facts: NearbyFacts) -> Check:
-    question = "Is there room on its disk?"
+    question = "Is there free disk space?"
     free = facts.free_bytes or 0
     if free < LITTLE_BYTES:
         return TOPIC.no(
+            "disk.full",
             question,
-            f"{say_bytes(free)} are free",
-            "make room: a store without any takes nothing more, and loses nothing that it has",
+            f"{say_bytes(free)} free",
+            "free up space: a store on a full disk accepts no writes, and loses none of its data",
         )
-    return TOPIC.yes(question, f"{say_bytes(free)} are free")
+    return TOPIC.yes("disk", question, f"{say_bytes(free)} free")

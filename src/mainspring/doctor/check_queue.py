@@ -1,4 +1,4 @@
-"""Does much wait? How long the oldest has, what most of it waits for, whether there is room, what fails alike."""
+"""Checks of the queues: age of the oldest task, reasons for waiting, free capacity, intake, open circuits."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from mainspring.protocol.rest.schedules import BreakerView
 from mainspring.protocol.rest.sharing import LineView, QueueView
 
 LONG_SECONDS = 300.0
-"""Work that waits for longer than this is a problem, unless a person or a limit holds it."""
+"""Queue age from which the check fails."""
 _MANY_IN_INTAKE = 10_000
 _FULL = 0.95
 _NAMES = {"cpu": "cores", "memory": "memory", "gpu": "GPUs", "disk": "disk"}
 _SIZES = frozenset({"memory", "disk"})
 _MOST_REASONS = 3
 
-TOPIC = Topic("What waits")
+TOPIC = Topic("Queues")
 
 
 def ask_queue(facts: Facts) -> Iterator[Check]:
-    """The questions of somebody who sees many runs waiting: first how bad it is, then what for, then what is short."""
+    """Run the checks for many waiting runs: how bad it is, why they wait, and what is scarce."""
     known = [(pool, pool.queue) for pool in facts.pools if pool.queue is not None]
     if not known:
-        yield TOPIC.unknown("Does nothing wait for long?", "no leader says what waits")
+        yield TOPIC.unknown("queue_age", "Are queue times short?", "no pool leader answers")
         return
     for pool, queue in known:
         yield from _ask_pool(facts, pool, queue)
@@ -44,44 +44,47 @@ def _ask_pool(facts: Facts, pool: PoolFacts, queue: QueueView) -> Iterator[Check
 
 
 def _oldest(pool: PoolFacts, queue: QueueView) -> Check:
-    question = f"Does nothing wait for long in pool {pool.name}?"
+    question = f"Are queue times short in pool {pool.name}?"
     waiting = sum(queue.waiting.values())
     if not waiting or not queue.lines:
         return TOPIC.yes(
-            question, "nothing waits" if not waiting else f"{say_number(waiting, 'task waits', 'tasks wait')}"
+            "queue_age", question, f"{say_number(waiting, 'task')} queued" if waiting else "nothing queued"
         )
     by_priority = {
         line.priority: _age(line, queue.at) for line in sorted(queue.lines, key=lambda one: one.since, reverse=True)
     }
     oldest = max(by_priority.values())
     ages = ", ".join(f"of {name} for {say_seconds(age)}" for name, age in sorted(by_priority.items()))
-    finding = f"{say_number(waiting, 'task waits', 'tasks wait')}, the oldest {ages}"
+    finding = f"{say_number(waiting, 'task')} queued, the oldest {ages}"
     if oldest < LONG_SECONDS:
-        return TOPIC.yes(question, finding)
-    return TOPIC.no(question, finding, "what follows says what for", f"mainspring queue{_option(pool)}")
+        return TOPIC.yes("queue_age", question, finding)
+    return TOPIC.no(
+        "queue_age.long", question, finding, "the next checks show the reasons", f"mainspring queue{_option(pool)}"
+    )
 
 
 def _waits_for(facts: Facts, pool: PoolFacts) -> Check:
-    """What most of it waits for; what will never start comes first, as nobody else will tell."""
-    question = f"Will all that waits in pool {pool.name} start?"
+    """Check the reasons for waiting; tasks that can never start come first."""
+    question = f"Can all queued tasks in pool {pool.name} start?"
     if not pool.reasons:
-        return TOPIC.unknown(question, facts.fault(REASONS) or "nobody says what it waits for")
+        return TOPIC.unknown("queue_reasons", question, facts.fault(REASONS) or "the pool leader gave no reasons")
     total = sum(one.tasks for one in pool.reasons)
     never = [one for one in pool.reasons if one.reason in NEVER]
     if never:
-        parts = [f"{one.tasks:,} {one.reason}, such as: {one.says}" for one in never]
+        parts = [f"{one.tasks:,} {one.reason}, for example: {one.says}" for one in never]
         return TOPIC.no(
+            "queue_reasons.never_start",
             question,
-            f"{sum(one.tasks for one in never):,} of {total:,} not: {'; '.join(parts)}",
-            "start a worker that has what they ask for, or change what they ask for",
+            f"{sum(one.tasks for one in never):,} of {total:,} can't: {'; '.join(parts)}",
+            "start a matching worker, or change the requirements of the tasks",
             f"mainspring why {never[0].example}",
         )
     parts = [f"{one.tasks:,} of {total:,} {one.reason}" for one in pool.reasons[:_MOST_REASONS]]
-    return TOPIC.yes(question, f"{', '.join(parts)}; the first: {pool.reasons[0].says}")
+    return TOPIC.yes("queue_reasons", question, f"{', '.join(parts)}; most frequent: {pool.reasons[0].says}")
 
 
 def _room(facts: Facts, pool: PoolFacts, queue: QueueView) -> Check:
-    question = f"Is there room in pool {pool.name}?"
+    question = f"Is there free capacity in pool {pool.name}?"
     full, parts = [], []
     for resource, title in _NAMES.items():
         whole, used = getattr(queue.capacity, resource) or 0, getattr(queue.used, resource) or 0
@@ -91,26 +94,29 @@ def _room(facts: Facts, pool: PoolFacts, queue: QueueView) -> Check:
                 full.append(title)
     if not parts:
         return TOPIC.no(
-            question, "there is none at all", "start a worker there", f"mainspring worker --server {facts.url}"
-        )
+            "capacity.no_workers", question, "the pool has no capacity", "start a worker for this pool",
+            f"mainspring worker --server {facts.url}",
+        )  # fmt: skip
     if full:
         return TOPIC.no(
+            "capacity.full",
             question,
-            f"{' and '.join(full)} are in use: {', '.join(parts)}",
-            "add workers, or cancel what is not needed",
+            f"{' and '.join(full)} in use: {', '.join(parts)}",
+            "add workers, or cancel runs that are not needed",
             f"mainspring tenants --pool {pool.name}",
         )
-    return TOPIC.yes(question, f"{', '.join(parts)} in use")
+    return TOPIC.yes("capacity", question, f"{', '.join(parts)} in use")
 
 
 def _taken_in(pool: PoolFacts, intake: int) -> Check:
-    question = f"Are runs taken in, in pool {pool.name}?"
+    question = f"Does intake keep up in pool {pool.name}?"
     if intake < _MANY_IN_INTAKE:
-        return TOPIC.yes(question, f"{say_number(intake, 'run waits', 'runs wait')} to be")
+        return TOPIC.yes("intake", question, f"{say_number(intake, 'run')} waiting")
     return TOPIC.no(
+        "intake.backlog",
         question,
-        f"{say_number(intake, 'run')} or more are not, as so much waits before them",
-        "nothing of them is lost; they are taken in as others end",
+        f"{say_number(intake, 'run')} or more are waiting to be adopted",
+        "accepted runs are not lost; they are adopted as other runs end",
         f"mainspring queue{_option(pool)}",
     )
 
@@ -118,20 +124,21 @@ def _taken_in(pool: PoolFacts, intake: int) -> Check:
 def _fails_alike(facts: Facts) -> Check:
     question = "Are all circuits closed?"
     if (fault := facts.fault("breakers")) is not None:
-        return TOPIC.unknown(question, fault)
+        return TOPIC.unknown("circuits", question, fault)
     if not facts.breakers:
-        return TOPIC.yes(question, "no circuit is open")
+        return TOPIC.yes("circuits", question, "no circuit is open")
     return TOPIC.no(
+        "circuits.open",
         question,
         f"{say_number(len(facts.breakers), 'circuit is', 'circuits are')} open: "
         f"{say_some([_say_breaker(one) for one in facts.breakers], 2)}",
-        "what is held goes on by itself once one try succeeds; look at what fails",
+        "held tasks resume automatically when a probe attempt succeeds; fix the failing tasks",
         "mainspring dead-letters --limit 20",
     )
 
 
 def _say_breaker(breaker: BreakerView) -> str:
-    """What is held back, and why; what fails alike is in the reason already."""
+    """Format an open circuit: the job and the reason. Other kinds name their subject in the reason."""
     return f"{breaker.subject}, {breaker.because}" if breaker.kind == "job" else breaker.because
 
 

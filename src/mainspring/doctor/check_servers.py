@@ -1,4 +1,4 @@
-"""Can anything be scheduled at all? The store, who leads, what is frozen, what is let in; clocks and versions."""
+"""Checks of the whole installation: server, store, background loops, leases, freezes, admission, clocks, versions."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from mainspring.protocol.rest.overviews import CheckupView
 
 SLOW_STORE_SECONDS = 0.25
 APART_SECONDS = 2.0
-"""Clocks that are further apart than this make times hard to compare. What is decided goes by the store's clock."""
+"""Tolerated clock skew. Decisions go by the store's clock; a larger skew only makes displayed times hard to compare."""
 ALIVE_SECONDS = 30.0
-"""A server that was not heard of for so long is gone."""
+"""Time without a heartbeat after which a server counts as gone."""
 
 TOPIC = Topic("All scheduling")
 
 
 def ask_servers(facts: Facts) -> Iterator[Check]:
-    """The questions of somebody to whom all scheduling seems to have stopped, in the order in which they rule out."""
+    """Run the checks for scheduling that has stopped everywhere, most general cause first."""
     yield _answers(facts)
     yield _store_answers(facts)
     yield _loops_run(facts)
@@ -35,15 +35,16 @@ def _answers(facts: Facts) -> Check:
     question = "Does the server answer?"
     if facts.checkup is None:
         return TOPIC.no(
+            "server.bad_answer",
             question,
-            f"not as it should: {facts.fault('checkup')}",
-            "look whether a server is at this address, whether it is of the same version, and what its log says",
+            f"unexpected answer: {facts.fault('checkup')}",
+            "check that a server of the same version runs at this address, and check its log",
         )
-    return TOPIC.yes(question, f"{facts.checkup.name} answers in {_say_short(facts.took_seconds)}")
+    return TOPIC.yes("server", question, f"{facts.checkup.name} answers in {_say_short(facts.took_seconds)}")
 
 
 def _say_short(seconds: float) -> str:
-    """A time that is short if all is well."""
+    """Format a duration that is usually far below a second."""
     if seconds >= 1:
         return say_seconds(seconds)
     return f"{seconds * 1_000:.0f} ms" if seconds >= 0.001 else "less than 1 ms"
@@ -52,31 +53,34 @@ def _say_short(seconds: float) -> str:
 def _store_answers(facts: Facts) -> Check:
     question = "Does its store answer?"
     if facts.checkup is None:
-        return TOPIC.unknown(question, facts.fault("checkup") or "nobody says")
+        return TOPIC.unknown("store", question, facts.fault("checkup") or "unknown")
     if facts.checkup.store_seconds is None:
         return TOPIC.no(
+            "store.unreachable",
             question,
             f"no: {facts.checkup.store_fault}",
-            "bring the database back: scheduling goes on by itself, and nothing that was accepted is lost",
+            "restore the database: scheduling resumes automatically, and accepted work is not lost",
         )
     took = _say_short(facts.checkup.store_seconds)
     if facts.checkup.store_seconds > SLOW_STORE_SECONDS:
         return TOPIC.no(
+            "store.slow",
             question,
-            f"it does, after {took}; above {SLOW_STORE_SECONDS * 1_000:.0f} ms less important work is held back",
-            "look at the database: its disk, its connections, what else uses it",
+            f"slow: {took}; above {SLOW_STORE_SECONDS * 1_000:.0f} ms low-priority work is throttled",
+            "check the database: its disk, its connections, its other clients",
         )
-    return TOPIC.yes(question, f"in {took}")
+    return TOPIC.yes("store", question, f"in {took}")
 
 
 def _loops_run(facts: Facts) -> Check:
     question = "Do its background loops run?"
     if facts.checkup is None:
-        return TOPIC.unknown(question, facts.fault("checkup") or "nobody says")
+        return TOPIC.unknown("loops", question, facts.fault("checkup") or "unknown")
     if not facts.checkup.failing:
-        return TOPIC.yes(question, "none keeps failing")
+        return TOPIC.yes("loops", question, "none keeps failing")
     named = [f"{one.name} ({one.code}, {one.failures} failures in a row)" for one in facts.checkup.failing]
     return TOPIC.no(
+        "loops.failing",
         question,
         f"{say_number(len(named), 'loop')} keep failing: {say_some(named)}",
         "find `background.failed` in the log of this server: it has the traceback",
@@ -84,63 +88,66 @@ def _loops_run(facts: Facts) -> Check:
 
 
 def _is_led(facts: Facts) -> Iterator[Check]:
-    question = "Is every pool led?"
+    question = "Does every pool have a leader?"
     if facts.checkup is None or facts.checkup.store_seconds is None:
-        yield TOPIC.unknown(question, "the store would say, and does not answer")
+        yield TOPIC.unknown("leaders", question, "the store does not answer")
         return
     lost = [lease for lease in facts.checkup.leases if lease.seconds <= 0]
     if lost:
         named = [f"{one.pool} (for {say_seconds(-one.seconds)})" if one.leader else one.pool for one in lost]
         yield TOPIC.no(
+            "leaders.missing",
             question,
-            f"{len(lost)} of {say_number(len(facts.checkup.leases), 'pool')} not: {say_some(named)}",
-            "servers take over by themselves within seconds: if it stays so, none is there that could; start one",
+            f"{len(lost)} of {say_number(len(facts.checkup.leases), 'pool')} without a leader: {say_some(named)}",
+            "servers take over within seconds; if this persists, no server can: start one",
             "mainspring server --store URL",
         )
     else:
-        yield TOPIC.yes(question, say_number(len(facts.checkup.leases), "pool"))
+        yield TOPIC.yes("leaders", question, say_number(len(facts.checkup.leases), "pool"))
 
 
 def _nothing_frozen(facts: Facts) -> Check:
     question = "Is scheduling unfrozen?"
     if (fault := facts.fault("freezes")) is not None:
-        return TOPIC.unknown(question, fault)
+        return TOPIC.unknown("freeze", question, fault)
     for freeze in facts.freezes:
         if freeze.kind == "all":
             frozen = say_seconds((facts.at - freeze.since).total_seconds())
             why = f': "{freeze.why}"' if freeze.why else ""
             return TOPIC.no(
+                "freeze.all",
                 question,
-                f"everything has been frozen for {frozen}, by {freeze.by}{why}",
-                "what runs goes on; let the rest go on when that is over",
+                f"everything has been frozen for {frozen} by {freeze.by}{why}",
+                "running tasks continue; unfreeze to start queued tasks",
                 "mainspring unfreeze all",
             )
     rest = f"; {say_number(len(facts.freezes), 'smaller freeze')}" if facts.freezes else ""
-    return TOPIC.yes(question, f"not everything is frozen{rest}" if rest else "nothing is frozen")
+    return TOPIC.yes("freeze", question, f"no global freeze{rest}" if rest else "nothing is frozen")
 
 
 def _lets_in(facts: Facts) -> Check:
-    question = "Is new work let in?"
+    question = "Is new work accepted?"
     level = facts.level
     if level is None:
-        return TOPIC.unknown(question, facts.fault("level") or "nobody says")
+        return TOPIC.unknown("admission", question, facts.fault("level") or "unknown")
     lasts = say_seconds((facts.at - level.since).total_seconds())
     if level.shedding:
         return TOPIC.no(
+            "admission.shedding",
             question,
-            f"pool {level.pool} refuses {level.shedding}: too much waits there",
-            "it lets everything in again when less waits: add workers, or cancel what is not needed",
+            f"pool {level.pool} rejects {level.shedding}: its backlog is too long",
+            "it accepts everything again when the backlog shrinks: add workers, or cancel runs that are not needed",
             f"mainspring queue --pool {level.pool}",
         )
     if level.accepts < 1:
-        why = f", as {level.why}" if level.why else ""
+        why = f" ({level.why})" if level.why else ""
         return TOPIC.no(
+            "admission.degraded",
             question,
-            f"pool {level.pool} takes {level.accepts:.0%} of the usual rate: "
-            f"its level has been {level.level} for {lasts}{why}",
-            "the questions above say what is wrong; all is let in again when that is over",
+            f"pool {level.pool} accepts {level.accepts:.0%} of the normal rate: {level.level} for {lasts}{why}",
+            "see the checks above for the cause; the full rate returns once it is fixed",
         )
-    return TOPIC.yes(question, f"all of it; pool {level.pool} is {level.level}")
+    return TOPIC.yes("admission", question, f"all of it; pool {level.pool} is {level.level}")
 
 
 def _clocks(facts: Facts, checkup: CheckupView) -> Check:
@@ -156,15 +163,16 @@ def _clocks(facts: Facts, checkup: CheckupView) -> Check:
     ]
     if far:
         return TOPIC.no(
+            "clocks.skewed",
             question,
             "; ".join(far),
-            "set them by NTP: what is decided goes by the store's clock, what is shown as `ago` by this machine's",
+            "synchronize them with NTP: decisions go by the store's clock, `ago` columns by this machine's",
         )
-    return TOPIC.yes(question, f"to {_say_short(max(abs(ahead), abs(checkup.ahead_seconds)))}")
+    return TOPIC.yes("clocks", question, f"within {_say_short(max(abs(ahead), abs(checkup.ahead_seconds)))}")
 
 
 def _versions(facts: Facts, checkup: CheckupView) -> Check:
-    question = "Is everything of one version?"
+    question = "Do all versions match?"
     alive = [server for server in checkup.servers if server.silent_seconds <= ALIVE_SECONDS]
     others = [f"server {one.name} {one.version}" for one in alive if one.version != checkup.version]
     others += [
@@ -176,8 +184,9 @@ def _versions(facts: Facts, checkup: CheckupView) -> Check:
         others.insert(0, f"this command {facts.version}")
     if others:
         return TOPIC.no(
+            "versions.mixed",
             question,
             f"the server is {checkup.version}; {say_some(others)}",
-            "workers and commands of the version before still work; update what is behind",
+            "workers and commands of the previous version still work; upgrade the older ones",
         )
-    return TOPIC.yes(question, checkup.version)
+    return TOPIC.yes("versions", question, checkup.version)

@@ -1,6 +1,6 @@
-"""What is known of an installation at a moment: what a server said, and what this machine shows.
+"""Facts about an installation at one moment: the answers of a server, and probes of this machine.
 
-None, or an entry in `faults`, is what could not be had: a question about it has no answer.
+None, or an entry in `faults`, marks a fact that could not be read: its checks are `unknown`.
 """
 
 from __future__ import annotations
@@ -23,82 +23,82 @@ from mainspring.protocol.rest.schedules import (
 from mainspring.protocol.rest.sharing import FreezeView, LevelView, QueueView, TenantUseView
 
 REASONS = "reasons"
-"""The name of the fault if nobody says what tasks wait for."""
+"""Key of the fault if the reasons of queued tasks can't be read."""
 NEVER = frozenset({"NO_MATCHING_WORKER", "TOO_BIG"})
-"""Reasons that do not go away by themselves: no worker has what is asked for."""
+"""Reasons that need a person: no worker can run the task."""
 
 
 class PoolFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """A pool, as its leader says."""
+    """A pool, as reported by its leader."""
 
     name: str
     queue: QueueView | None = None
     reasons: list[WaitingSumView] = []
-    """What tasks wait for, the most frequent first."""
+    """Reasons of queued tasks, most frequent first."""
     fault: str = ""
-    """Why its leader says nothing."""
+    """Why its leader does not answer."""
 
 
 class LateJob(msgspec.Struct, frozen=True, kw_only=True):
-    """How late the runs of a job were today."""
+    """Start delays of a job's runs within the last day."""
 
     tenant: str
     job: str
     runs: int
     p95_seconds: float
-    """How late they began, of those that have promised nothing."""
+    """Start delay of the runs without a deadline."""
     promised: int = 0
-    """How many were to be done by a time,"""
+    """Runs with a deadline."""
     missed: int = 0
-    """and were not."""
+    """Runs that missed their deadline."""
 
 
 class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """A job of a tenant: what limits it sets, and how long its tasks usually take."""
+    """A job of a tenant: timeouts and usual durations of its tasks."""
 
     name: str
     limits: dict[str, float] = {}
-    """Of each task that sets one, the time after which it is stopped."""
+    """Timeout in seconds, by task."""
     durations: list[DurationView] = []
 
 
 class TenantFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """One tenant, whose work somebody finds slow."""
+    """The tenant to check."""
 
     name: str
     uses: list[TenantUseView] = []
-    """What it has in each pool."""
+    """Its usage in each pool."""
     others: list[TenantUseView] = []
-    """The other tenants of these pools; empty for whoever sees one tenant only."""
+    """Usage of the other tenants in these pools; empty if the client sees one tenant only."""
     jobs: list[JobFacts] = []
-    """Those of its latest runs."""
+    """The jobs of its latest runs."""
     waiting: list[DiagnosisView] = []
-    """Of the tasks that have waited longest, a few: what for."""
+    """Diagnoses of the tasks that have waited longest."""
     running: list[tuple[str, TaskView]] = []
-    """Tasks that run, and their jobs."""
+    """Running tasks with the names of their jobs."""
     timed_out: list[TaskView] = []
     dead: list[DeadLetterView] = []
-    """The latest."""
+    """The latest dead letters."""
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """All of it."""
+    """All facts from a server."""
 
     url: str
     at: datetime
-    """By the clock of this machine."""
+    """Time by this machine's clock."""
     version: str
-    """Of this program."""
+    """Version of this program."""
     took_seconds: float = 0.0
-    """For the server to answer the first question."""
+    """Duration of the first request."""
     checkup: CheckupView | None = None
     faults: dict[str, str] = {}
-    """What could not be had, by what was asked for, and why."""
+    """Why a fact could not be read, by its name."""
     level: LevelView | None = None
-    """The worst."""
+    """The worst degradation level of all pools."""
     pools: list[PoolFacts] = []
     pools_left_out: int = 0
-    """There are too many to ask about all of them."""
+    """Pools beyond the limit of pools to check."""
     workers: list[WorkerView] = []
     freezes: list[FreezeView] = []
     schedules: list[ScheduleView] = []
@@ -109,33 +109,33 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     tenant: TenantFacts | None = None
 
     def fault(self, what: str) -> str | None:
-        """Why something is not known; None: it is."""
+        """Return why a fact could not be read; None if it was."""
         return self.faults.get(what)
 
 
 class NearbyFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What this machine shows of a server that does not answer."""
+    """Facts about this machine if its server does not answer."""
 
     url: str
     at: datetime
     host: str
     port: int
     is_here: bool
-    """The address is one of this machine."""
+    """Whether the server's address is one of this machine."""
     error: str
-    """What became of asking the server."""
+    """The error of the request to the server."""
     resolves: bool = True
-    """The name of the host leads to an address."""
+    """Whether the host name resolves."""
     listens: bool = False
-    """Something takes connections on the port."""
+    """Whether the port accepts connections."""
     store: str = ""
-    """The SQLite file that the server would have; empty: it has another kind of store, or is elsewhere."""
+    """The SQLite file of the server; empty if it uses another store or runs elsewhere."""
     store_exists: bool = False
     store_fault: str = ""
-    """Why no server could use the file; empty: none is known."""
+    """Why no server could use the file; empty if no fault is known."""
     holder: int | None = None
-    """The process that last had the file."""
+    """PID of the process that last used the file."""
     holder_state: str = ""
-    """`running`, `sleeping`, `stopped`, .. as the system says; empty: it is gone."""
+    """`running`, `sleeping`, `stopped`, .. as reported by the system; empty if it has exited."""
     free_bytes: int | None = None
-    """On the disk of the file."""
+    """Free space on the disk of the file."""

@@ -1,6 +1,6 @@
-"""An answer to a question about an installation: how it is, in numbers, and what to do if it is not well.
+"""One health check: its code, its finding with numbers, and advice if it failed.
 
-A question is worded so that "yes" is good.
+Questions are worded so that "yes" is good.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import msgspec
 
 
 class Answer(StrEnum):
-    """Whether it is as it should be."""
+    """Result of a check."""
 
     YES = "yes"
     NO = "no"
@@ -20,26 +20,29 @@ class Answer(StrEnum):
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """A question, and what was found."""
+    """A question and its finding."""
+
+    code: str
+    """Stable code, `check.finding`: `store.slow`. The finding of a check that passed is `ok`, or `unknown`."""
 
     topic: str
-    """What it is about: the runbook that asks it."""
+    """The section of the runbook."""
     question: str
     answer: Answer
     finding: str
-    """In numbers."""
+    """What was found, with numbers."""
     advice: str = ""
-    """What to do; empty if there is nothing to do."""
+    """What to do; empty if nothing."""
     command: str = ""
-    """As it can be typed; empty: there is nothing to type."""
+    """A command to run; empty if none."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """All that was asked."""
+    """Result of all checks."""
 
     server: str
     version: str | None
-    """The server's; None if it did not answer."""
+    """Version of the server; None if it did not answer."""
     at: datetime
     problems: int
     checks: list[Check]
@@ -48,32 +51,35 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Topic:
-    """Makes the answers of one topic."""
+    """Creates the checks of one topic."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
-    def yes(self, question: str, finding: str) -> Check:
-        """It is as it should be."""
-        return Check(topic=self._name, question=question, answer=Answer.YES, finding=finding)
+    def yes(self, check: str, question: str, finding: str) -> Check:
+        """Return a check that passed; its code is `check.ok`."""
+        return Check(code=f"{check}.ok", topic=self._name, question=question, answer=Answer.YES, finding=finding)
 
-    def no(self, question: str, finding: str, advice: str, command: str = "") -> Check:
-        """It is not, and this is what to do."""
+    def no(self, code: str, question: str, finding: str, advice: str, command: str = "") -> Check:
+        """Return a check that failed, with its full code and what to do."""
         return Check(
-            topic=self._name, question=question, answer=Answer.NO, finding=finding, advice=advice, command=command
-        )
+            code=code, topic=self._name, question=question, answer=Answer.NO, finding=finding, advice=advice,
+            command=command,
+        )  # fmt: skip
 
-    def unknown(self, question: str, finding: str) -> Check:
-        """Nobody can say, and why."""
-        return Check(topic=self._name, question=question, answer=Answer.UNKNOWN, finding=finding)
+    def unknown(self, check: str, question: str, finding: str) -> Check:
+        """Return a check that could not run, and why; its code is `check.unknown`."""
+        return Check(
+            code=f"{check}.unknown", topic=self._name, question=question, answer=Answer.UNKNOWN, finding=finding
+        )
 
 
 def say_some(names: list[str], most: int = 3) -> str:
-    """Names in a sentence: the first few, and how many more there are."""
+    """Join the first names, and count the others: `a, b, c and 2 more`."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def say_number(count: int, one: str, many: str = "") -> str:
-    """How many of something: `1 pool`, `3 pools`."""
+    """Format a count with its noun: `1 pool`, `3 pools`."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"

@@ -1,6 +1,6 @@
-"""Asks a server all that questions are answered by. What can't be had is a fault among the facts, and no error.
+"""Collect the facts of a server. A fact that can't be read becomes a fault among the facts, not an error.
 
-Only what says that nothing can be had at all is raised: no answer (Unreachable), or nobody knows who asks.
+Raises only if nothing can be read at all: no answer (Unreachable), or no valid credentials (Unauthenticated).
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _LATE_WITHIN = timedelta(days=1)
 def ask(
     client: Client, clock: MachineClock, pool: str | None, advance: Callable[[int], None] = lambda done: None
 ) -> Facts:
-    """Everything that a server has to say, about one pool or about all, and about the client's tenant if it has one."""
+    """Collect the facts of one pool or of all, and of the client's tenant if it has one."""
     return _Asking(client, clock, advance).all(pool)
 
 
 class _Asking:
-    """One round of questions."""
+    """One collection of facts."""
 
     def __init__(self, client: Client, clock: MachineClock, advance: Callable[[int], None]) -> None:
         self._client = client
@@ -56,7 +56,7 @@ class _Asking:
         self._faults: dict[str, str] = {}
 
     def all(self, pool: str | None) -> Facts:
-        """Ask. Raises Unreachable, Unauthenticated, or NotFound if there is no such pool."""
+        """Collect all facts. Raises Unreachable, Unauthenticated, or NotFound if there is no such pool."""
         client = self._client
         began = self._clock.monotonic()
         checkup = self._first()
@@ -93,7 +93,7 @@ class _Asking:
         )
 
     def _without_store(self, checkup: CheckupView, took: float, at: datetime) -> Facts:
-        """What a server still knows. Everything else would only be waited for."""
+        """Return the facts that need no store; requests for the others would only time out."""
         level = self._one("level", self._client.level)
         faults = dict.fromkeys(_OF_STORE, "its store does not answer")
         return Facts(
@@ -102,7 +102,7 @@ class _Asking:
         )  # fmt: skip
 
     def _first(self) -> CheckupView | None:
-        """The first question: one that is not even answered with a problem is the last as well."""
+        """Send the first request. Raises Unreachable or Unauthenticated; other errors become faults."""
         try:
             return self._client.checkup()
         except (Unreachable, Unauthenticated):
@@ -120,7 +120,7 @@ class _Asking:
 
     def _pool(self, name: str) -> PoolFacts:
         queue = self._one(f"pool {name}", lambda: self._client.queue(name))
-        # A leader that does not answer is not asked twice: that takes as long again.
+        # A leader that does not answer is not asked twice: the second request would time out as well.
         sums = None if queue is None else self._one(REASONS, lambda: self._client.queue_reasons(name))
         reasons = [] if sums is None else sums.reasons
         return PoolFacts(name=name, queue=queue, reasons=reasons, fault=self._faults.get(f"pool {name}", ""))
@@ -144,7 +144,7 @@ class _Asking:
         )
 
     def _diagnoses(self) -> list[DiagnosisView]:
-        """What those of the client's tenant wait for that have waited longest."""
+        """Diagnose the tasks of the client's tenant that have waited longest."""
         queued = self._list("tasks", lambda: self._client.tasks(states=["QUEUED"], limit=_MOST_LISTED))
         oldest = heapq.nsmallest(_MOST_DIAGNOSED, queued, key=lambda task: task.since)
         found = [self._one("diagnoses", partial(self._client.diagnosis, "tasks", task.id)) for task in oldest]
@@ -156,11 +156,11 @@ class _Asking:
         return JobFacts(name=name, limits=limits, durations=self._list("jobs", lambda: self._client.durations(name)))
 
     def _list(self, what: str, ask: Callable[[], Iterable[T]]) -> list[T]:
-        """What there is of something; nothing, and a fault, if that can't be had."""
+        """Return a list; an empty one, and a fault, if it can't be read."""
         return list(self._one(what, lambda: list(ask())) or ())
 
     def _one(self, what: str, ask: Callable[[], T]) -> T | None:
-        """What somebody asks for; None, and a fault, if it can't be had."""
+        """Return a value; None, and a fault, if it can't be read."""
         try:
             return self._twice(ask)
         except MainspringError as error:
@@ -170,7 +170,7 @@ class _Asking:
             self._step()
 
     def _twice(self, ask: Callable[[], T]) -> T:
-        """Ask once more if these were too many questions at a time."""
+        """Send a request, and once more if it was rate limited."""
         try:
             return ask()
         except Overloaded as error:
@@ -183,9 +183,9 @@ class _Asking:
 
 
 def late_jobs(runs: Iterable[RunView], now: datetime) -> list[LateJob]:
-    """How late the runs of each job were lately, the latest first.
+    """Return the start delays of each job's recent runs, worst first.
 
-    A run that is to be done by a time is late if it was not, or is not yet; any other by when it began.
+    A run with a deadline is late if it missed it; any other by its start delay.
     """
     by_job: dict[tuple[str, str], list[RunView]] = defaultdict(list)
     for run in runs:
@@ -222,7 +222,7 @@ class _LimitedJob(msgspec.Struct):
 
 
 def _limits(definition: msgspec.Raw) -> dict[str, float]:
-    """The limits that a definition sets; none for one that is of another version."""
+    """Return the timeouts in a job definition; none if it is of an unknown version."""
     try:
         job = msgspec.json.decode(definition, type=_LimitedJob)
     except msgspec.DecodeError:

@@ -1,4 +1,4 @@
-"""Looks at this machine for a server that does not answer: its port, its file, its process. Nothing is changed."""
+"""Probe this machine for a server that does not answer: port, store file, process. Read-only."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def look_around(url: str, store: str, error: str, at: datetime) -> NearbyFacts:
-    """What can be seen from here. `store` is the one that a server here would have, `error` what became of asking."""
+    """Collect local facts. `store` is the store of a server on this machine, `error` the error of the request."""
     address = read_address(url)
     host, port = address.host, address.port or _PORTS[address.scheme]
     is_here = is_loopback(host)
@@ -35,7 +35,7 @@ def look_around(url: str, store: str, error: str, at: datetime) -> NearbyFacts:
 
 
 def _knock(host: str, port: int) -> tuple[bool, bool]:
-    """Whether a host's name leads anywhere, and whether something takes connections there."""
+    """Return whether a host name resolves, and whether the port accepts connections."""
     try:
         with socket.create_connection((host, port), _CONNECT_SECONDS):
             return True, True
@@ -60,7 +60,7 @@ def _look_at_file(facts: NearbyFacts, path: Path) -> NearbyFacts:
 
 
 def _fault_of(path: Path) -> str:
-    """Why no server could use the file."""
+    """Return why no server could use the file; empty if no fault is found."""
     try:
         refuse_network(path)
     except StoreUnfit as unfit:
@@ -73,14 +73,14 @@ def _fault_of(path: Path) -> str:
 
 
 def _holder(path: Path) -> int | None:
-    """The process that last had the file, as it wrote beside it."""
+    """Return the PID of the process that last used the file, from its lock file."""
     with contextlib.suppress(OSError, ValueError):
         return int(path.with_name(f"{path.name}.lock").read_text(encoding="ascii").strip())
     return None
 
 
 def _state_of(pid: int | None) -> str:
-    """What the system says of a process; empty if it is gone, or is no longer one of ours."""
+    """Return the state of a process; empty if it has exited or its PID belongs to another program."""
     if pid is None:
         return ""
     try:

@@ -1,4 +1,4 @@
-"""Which questions there are, in which order."""
+"""Run all checks in the order of the runbook."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _ALL = (ask_servers, ask_pools, ask_queue, ask_schedules, ask_lateness, ask_tena
 
 
 def judge(facts: Facts) -> Report:
-    """What a server's facts say."""
+    """Run all checks on the facts of a server."""
     checks = [check for ask in _ALL for check in ask(facts)]
     version = None if facts.checkup is None else facts.checkup.version
     return Report(server=facts.url, version=version, at=facts.at, problems=_problems(checks), checks=checks)
 
 
 def judge_nearby(facts: NearbyFacts) -> Report:
-    """What this machine says of a server that does not answer."""
+    """Run the checks of a machine whose server does not answer."""
     checks = list(ask_nearby(facts))
     return Report(
         server=facts.url, version=None, at=facts.at, problems=_problems(checks), checks=checks, is_reached=False

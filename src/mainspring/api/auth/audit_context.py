@@ -1,12 +1,12 @@
-"""What the audit log says of a request (SEC-4): made here, written by the store in the transaction of the change.
+"""Audit entries of a request (SEC-4): created here, written by the store in the transaction of the change.
 
     @router.post("/runs/{run_id}/cancel", operation="cancel_run", role=Role.OPERATOR)
     async def cancel_run(run_id: str, .., audit: Auditor) -> Done:
         entry = audit.entry(run_id, tenant=run.tenant, why=body.why)
 
-A route that changes something asks for an `Auditor`, makes one entry, and gives it to whoever writes the change. A
-request that turns out to change nothing by its own wish (a dry run) says `nothing_to_say`. `api/http/routing.py` sees
-to it that each answered request has done one of the two (I-73).
+A route that changes something takes an `Auditor`, creates one entry, and passes it to the write. A request that
+changes nothing by design (a dry run) calls `nothing_to_say`. `api/http/routing.py` checks that each answered request
+has done one of the two (I-73).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from mainspring.api.services import Principal
 from mainspring.core.model.audit_entry import AuditEntry
 
 LARGEST_SIDE_BYTES = 16 * 1024
-"""Of `before` and `after` as JSON: of more, only the size is kept."""
+"""Size limit of `before` and `after` as JSON; of larger values only the size is recorded."""
 
 
 class Auditor:
-    """Tells of one request."""
+    """Creates the audit entries of one request."""
 
     def __init__(self, principal: Principal, *, request_id: str, source: str, act: str) -> None:
         self._principal = principal
@@ -29,14 +29,14 @@ class Auditor:
         self._source = source
         self._act = act
         self.made = 0
-        """How many entries it made."""
+        """Number of entries created."""
         self.is_done = False
-        """An entry was made, or there is nothing to say."""
+        """Whether an entry was created, or none is needed."""
 
     def entry(
         self, object: str, *, tenant: str, why: str = "", before: object = None, after: object = None
     ) -> AuditEntry:
-        """What is said of the request: what it was done to, in whose chain, and what it was and became."""
+        """Create an entry: the object, its tenant's chain, the reason, and the values before and after."""
         number = f".{self.made}" if self.made else ""
         self.made += 1
         self.is_done = True
@@ -46,16 +46,16 @@ class Auditor:
         )  # fmt: skip
 
     def will_tell(self) -> None:
-        """Entries are made while the answer goes out, one for each part of the request that is carried out."""
+        """Announce that entries are created while the response is streamed, one for each part that is executed."""
         self.is_done = True
 
     def nothing_to_say(self) -> None:
-        """The request changes nothing, as it wanted."""
+        """Mark the request as one that changes nothing."""
         self.is_done = True
 
 
 def _side(value: object) -> str | None:
-    """One side of a change as JSON."""
+    """Encode the value before or after a change."""
     if value is None:
         return None
     text = msgspec.json.encode(value)

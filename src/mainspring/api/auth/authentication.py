@@ -1,13 +1,12 @@
-"""Finds out who asks (SEC-1, SEC-2, SEC-3): by a token, by the certificate of a worker, or on a server for this machine
-alone by being on this machine.
+"""Authentication (SEC-1, SEC-2, SEC-3): by token, by worker certificate, or by loopback address on a local server.
 
-1. A token that is brought decides, good or bad: whoever brings a bad one is nobody, also on this machine. So does a
+1. A token decides alone, valid or not: an invalid token is rejected on this machine too. The same holds for a
    certificate without a token.
-2. Without either, only a server that is open locally answers, and only to a client on this machine that asks for it by
-   a name of this machine, and not on behalf of a page from elsewhere: a browser sends what foreign pages want, to any
-   address (CSRF), and under any name (DNS rebinding). Nor is whoever came through a proxy taken for local.
-3. What is known of a token or a worker is asked for again after KNOWN_SECONDS: so long a revoked one may still work.
-4. A certificate makes somebody a worker only if its key is the one on record for its name.
+2. Requests without credentials are accepted only by a server that is open locally, only from this machine under a
+   name of this machine, and not with a foreign Origin: browsers send requests of foreign pages to any address (CSRF),
+   under any name (DNS rebinding). Proxied requests do not count as local.
+3. Tokens and workers are cached for KNOWN_SECONDS: a revoked one may work that much longer.
+4. A certificate identifies a worker only if its key is the one on record for its name.
 """
 
 from __future__ import annotations
@@ -41,10 +40,10 @@ _FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
 
 
 class TokenIdentities:
-    """Knows people and services by their tokens, attempts by theirs, and perhaps whoever is on this machine."""
+    """Authenticates users and services by token, attempts by attempt token, and optionally local callers."""
 
     def __init__(self, store: Store, clock: Clock, *, cluster_secret: str, open_locally: bool) -> None:
-        """`open_locally`: the server listens on loopback only, and needs no token there."""
+        """`open_locally`: the server listens on loopback only and requires no token there."""
         self._store = store
         self._clock = clock
         self._time = AskedTime(store, clock)
@@ -59,7 +58,7 @@ class TokenIdentities:
     async def of(
         self, headers: Mapping[str, str], client: str, certificate: WorkerCertificate | None = None
     ) -> Principal:
-        """Who sent a request with these headers (their names in lower case) from this address.
+        """Authenticate a request by its headers (names in lower case) and client address.
 
         Raises Unauthenticated.
         """
@@ -68,7 +67,7 @@ class TokenIdentities:
             return self._local(headers, client) if certificate is None else await self._worker(certificate)
         scheme, _, token = said.partition(" ")
         if scheme.lower() != "bearer":
-            raise Unauthenticated("a token comes as `Authorization: Bearer ..`")
+            raise Unauthenticated("invalid Authorization header: use `Authorization: Bearer TOKEN`")
         if token.startswith("msa_"):
             return await self._attempt(token)
         if token.startswith("msj_"):
@@ -76,7 +75,7 @@ class TokenIdentities:
         return await self._holder(token)
 
     async def worker_named(self, name: str) -> WorkerIdentity | None:
-        """The worker that is known under this name by its certificate, if one is."""
+        """Return the worker that has a certificate for this name, if any."""
         row = await self._workers.find(name)
         if row is None or row.revoked_at is not None or row.expires_at <= await self._time.now():
             return None
@@ -84,26 +83,26 @@ class TokenIdentities:
 
     def _local(self, headers: Mapping[str, str], client: str) -> Principal:
         if not self._open_locally:
-            raise Unauthenticated("a token is needed")
+            raise Unauthenticated("a token is required")
         if not is_loopback(client) or any(name in headers for name in _FORWARDED):
-            raise Unauthenticated("a token is needed from another machine")
+            raise Unauthenticated("a token is required from another machine")
         host = headers.get("host", "")
         if not is_loopback(_name_in(host)):
-            raise Unauthenticated("a token is needed if the server is not asked for by a name of this machine")
+            raise Unauthenticated("a token is required unless the Host header names this machine")
         origin = headers.get("origin")
         if origin is not None and origin not in {f"http://{host}", f"https://{host}"}:
-            raise Unauthenticated("a token is needed for what a page from elsewhere wants")
+            raise Unauthenticated("a token is required for cross-origin requests")
         return _LOCAL
 
     async def _holder(self, token: str) -> Principal:
         token_id = tokens.id_of(token)
         row = await self._tokens.find(token_id) if token_id is not None else None
         if row is None or not tokens.is_token_of(row, token):
-            raise Unauthenticated("the token is unknown")
+            raise Unauthenticated("unknown token")
         if row.revoked_at is not None:
-            raise Unauthenticated("the token was revoked")
+            raise Unauthenticated("token revoked")
         if row.expires_at <= await self._time.now():
-            raise Unauthenticated("the token has expired")
+            raise Unauthenticated("token expired")
         self._note_use(row.id)
         roles = frozenset(_ROLES[role] for role in row.roles if role in _ROLES)
         return Principal(name=f"token:{row.name}", tenant=row.tenant, roles=roles)
@@ -113,18 +112,18 @@ class TokenIdentities:
         found = await self._store.find_attempts([attempt]) if attempt is not None else []
         task = await self._store.find_task(found[0].task_id) if found and found[0].end is None else None
         if attempt is None or task is None:
-            raise Unauthenticated("the token is unknown, or its attempt is over")
+            raise Unauthenticated("unknown token, or its attempt has ended")
         return Principal(
             name=f"attempt:{attempt}", tenant=task.tenant, roles=frozenset({Role.ATTEMPT}), attempt=attempt
         )
 
     async def _worker(self, certificate: WorkerCertificate) -> Principal:
-        """The worker with this certificate, which TLS has found to be signed by the authority of workers."""
+        """Return the worker of a certificate that TLS has verified against the CA of workers."""
         row = await self._workers.find(certificate.name)
         if row is None or row.key != certificate.key:
-            row = await self._workers.find(certificate.name, anew=True)  # it may have joined a moment ago
+            row = await self._workers.find(certificate.name, anew=True)  # it may have just enrolled
         if row is None or row.key != certificate.key:
-            raise Unauthenticated(f"the certificate is that of no worker on record: {ENROL}")
+            raise Unauthenticated(f"the certificate belongs to no registered worker: {ENROL}")
         if row.revoked_at is not None:
             raise Unauthenticated(f"the certificate of worker {row.name} was revoked: {ENROL}")
         if certificate.expires_at <= await self._time.now():
@@ -137,19 +136,19 @@ class TokenIdentities:
         )
 
     async def _joining(self, token: str) -> Principal:
-        """Whoever brings a join token. Whether it is used up is seen when it is used."""
+        """Return the caller of a join token. Its remaining uses are checked when it is used."""
         token_id = tokens.id_of(token)
         row = await self._store.find_join_token(token_id) if token_id is not None else None
         if row is None or not tokens.is_token_of(row, token):
-            raise Unauthenticated("the join token is unknown")
+            raise Unauthenticated("unknown join token")
         if row.revoked_at is not None:
-            raise Unauthenticated("the join token was revoked")
+            raise Unauthenticated("join token revoked")
         if row.expires_at <= await self._time.now():
-            raise Unauthenticated("the join token has expired")
+            raise Unauthenticated("join token expired")
         return Principal(name=f"join:{row.name}", tenant=EVERY_TENANT, roles=frozenset({Role.JOIN}), join_token=row.id)
 
     def _note_use(self, id: str) -> None:
-        """Have it written that a token was used: not now, and for all tokens together once a minute."""
+        """Record the use of a token; uses are written together, once a minute."""
         self._used.add(id)
         if self._clock.monotonic() >= self._next_note and (self._noting is None or self._noting.done()):
             self._next_note = self._clock.monotonic() + USE_NOTED_SECONDS
@@ -160,12 +159,12 @@ class TokenIdentities:
         try:
             await self._store.token_used(ids)
         except Unavailable as fault:
-            # Only the time of the last use is not written, and the next use will say it again.
+            # Only the time of the last use is lost; the next use writes it again.
             log.warning("tokens.use_not_noted", tokens=len(ids), fault=str(fault))
 
 
 class _Known(Generic[Row]):
-    """Rows that were asked for of late, also that there was none."""
+    """Cache of rows, including missing ones."""
 
     def __init__(self, clock: Clock, ask: Callable[[str], Awaitable[Row | None]]) -> None:
         self._clock = clock
@@ -173,7 +172,7 @@ class _Known(Generic[Row]):
         self._rows: dict[str, tuple[float, Row | None]] = {}
 
     async def find(self, key: str, *, anew: bool = False) -> Row | None:
-        """The row with this key, as it was within KNOWN_SECONDS; as it is now, if it is to be asked for anew."""
+        """Return the row, at most KNOWN_SECONDS old; with `anew`, read it now."""
         until, row = self._rows.get(key, (0.0, None))
         if self._clock.monotonic() < until and not anew:
             return row
@@ -186,7 +185,7 @@ class _Known(Generic[Row]):
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a name or address means this machine, whatever a name server says."""
+    """Return whether a name or address is loopback, without DNS."""
     if host.lower() == "localhost":
         return True
     try:
@@ -199,7 +198,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _name_in(host: str) -> str:
-    """The name in a Host header, without its port."""
+    """Return the name in a Host header, without the port."""
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.partition(":")[0]

@@ -1,14 +1,14 @@
-"""Who may do what (SEC-2): every route names the role that it asks for, and this file says who has it.
+"""Permissions (SEC-2): each route names a role, and this module maps it to the roles that satisfy it.
 
-    viewer ⊂ submitter ⊂ operator ⊂ admin          each also does what those before it do
-    approver ⊃ viewer                               decides on what needs a decision, and runs nothing
-    worker                                          the worker link, what is for workers, and nothing else
-    join                                            to become a worker, and nothing else
-    attempt                                         what is in OF_AN_ATTEMPT, of its own task, and nothing else
+    viewer ⊂ submitter ⊂ operator ⊂ admin          each includes those before it
+    approver ⊃ viewer                               decides what needs approval, and runs nothing
+    worker                                          the worker link and the routes for workers only
+    join                                            enrolling as a worker only
+    attempt                                         OF_AN_ATTEMPT on its own task only
 
-A role that is not named here may do nothing. Whose work somebody sees is another question: `Principal.sees`. What an
-attempt may see is less than its tenant's work: the routes of OF_AN_ATTEMPT look that up (`routes_tasks.find_task`).
-tests/api/matrix.txt has the whole table, every route and every role.
+A role that is not listed has no permissions. Visibility of tenants is separate: `Principal.sees`. An attempt sees less
+than its tenant: the routes of OF_AN_ATTEMPT check that (`routes_tasks.find_task`). tests/api/matrix.txt lists every
+route and every role.
 """
 
 from __future__ import annotations
@@ -28,38 +28,38 @@ HAVE: dict[Role, frozenset[Role]] = {
     R.ATTEMPT: frozenset({R.ATTEMPT}),
     R.JOIN: frozenset({R.JOIN}),
 }
-"""For the role that a route asks for: those that have it."""
+"""Roles that satisfy the role of a route."""
 
 OF_AN_ATTEMPT = frozenset({"get_task", "get_checkpoint", "put_checkpoint", "list_run_artifacts"})
-"""Operations that a task may also ask for about itself, or its run, with the token of its attempt."""
+"""Operations that an attempt may call for its own task or run, with its token."""
 
 
 def check(principal: Principal, role: Role, operation: str) -> None:
-    """Raises Forbidden if whoever asks does not have the role that an operation asks for."""
+    """Raise Forbidden if the caller lacks the role of an operation."""
     if principal.roles & HAVE[role] or (R.ATTEMPT in principal.roles and operation in OF_AN_ATTEMPT):
         return
-    raise Forbidden(f"{principal.name} may not do this: it needs the role {role}")
+    raise Forbidden(f"{principal.name} is not permitted: role {role} required")
 
 
 def check_every_tenant(principal: Principal) -> None:
-    """Raises Forbidden for whoever sees the work of one tenant only: this is about the whole installation."""
+    """Raise Forbidden for a caller of one tenant: the operation concerns the whole installation."""
     if not principal.sees_everybody():
-        raise Forbidden(f"{principal.name} may not do this: it is for those who see every tenant")
+        raise Forbidden(f"{principal.name} is not permitted: access to all tenants required")
 
 
 def tenant_to_act_for(principal: Principal, wanted: str | None) -> str:
-    """Whose work something new will be. Raises Forbidden if whoever asks may not act for that tenant."""
+    """Return the tenant of new work. Raises Forbidden if the caller may not act for it."""
     own = DEFAULT_TENANT if principal.sees_everybody() else principal.tenant
     tenant = own if wanted is None else wanted
     if not principal.sees(tenant):
-        raise Forbidden(f"{principal.name} may act for {principal.tenant} only")
+        raise Forbidden(f"{principal.name} is limited to tenant {principal.tenant}")
     return tenant
 
 
 def tenant_to_look_at(principal: Principal, wanted: str | None) -> str | None:
-    """Whose work a list is about; None for everybody's. Raises Forbidden if whoever asks may not see that."""
+    """Return the tenant to list; None for all. Raises Forbidden if the caller may not see it."""
     if wanted is None or wanted == EVERY_TENANT:
         return None if principal.sees_everybody() else principal.tenant
     if not principal.sees(wanted):
-        raise Forbidden(f"{principal.name} may see {principal.tenant} only")
+        raise Forbidden(f"{principal.name} is limited to tenant {principal.tenant}")
     return wanted

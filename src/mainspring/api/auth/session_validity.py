@@ -1,7 +1,7 @@
-"""Whether somebody may still do what was begun: a stream or a link outlives the token that opened it otherwise.
+"""Re-validation of long-lived sessions: streams and links would otherwise outlive the credential that opened them.
 
-A request that takes a moment is checked when it begins. What stays open asks again every few seconds, so that a token
-or certificate that was revoked, or has expired, ends what was opened with it.
+Short requests are checked once. Open streams re-check every few seconds, so that a revoked or expired token or
+certificate ends them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ ASK_AGAIN_SECONDS = 5.0
 
 
 class Standing:
-    """One caller's right to go on."""
+    """Validity of one caller's session."""
 
     def __init__(self, services: Services, connection: HTTPConnection) -> None:
         self._services = services
@@ -23,7 +23,7 @@ class Standing:
         self._asked_at = services.clock.monotonic()
 
     async def is_valid(self) -> bool:
-        """Whether the caller is still somebody. While the store can't be asked, what was true stays true."""
+        """Return whether the credential is still valid. If the store is unavailable, assume that it is."""
         if self._services.clock.monotonic() < self._asked_at + ASK_AGAIN_SECONDS:
             return True
         self._asked_at = self._services.clock.monotonic()
@@ -32,5 +32,5 @@ class Standing:
         except Unauthenticated:
             return False
         except Unavailable:
-            pass  # nobody can say now; the next time decides
+            pass  # unknown now; the next check decides
         return True

@@ -1,11 +1,11 @@
-"""Tokens: how they are made, what is kept of them, and how one is recognised.
+"""Tokens: creation, storage and verification.
 
-    msp_<id>_<secret>              of a person or a service: kept as a hash, with tenant, roles and expiry (SEC-2)
-    msj_<id>_<secret>              of a machine that is to be a worker: kept as a hash, with pools and expiry (SEC-3)
-    msa_<attempt>.<until>.<seal>   of one attempt of a task (WRK-6): not kept, sealed with the secret of the cluster
+    msp_<id>_<secret>              user or service: stored as a hash, with tenant, roles and expiry (SEC-2)
+    msj_<id>_<secret>              join token of a future worker: stored as a hash, with pools and expiry (SEC-3)
+    msa_<attempt>.<until>.<seal>   attempt of a task (WRK-6): not stored, sealed with the cluster secret
 
-The id of a token is public; its secret has 256 bits, so a plain SHA-256 is enough to keep. `msp_` lets scanners for
-secrets find it.
+The id of a token is public; its secret has 256 bits, so a plain SHA-256 is enough. The prefix `msp_` lets secret
+scanners find it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ATTEMPT_TOKEN = re.compile(r"msa_(att_[0-9a-f]{12}-[0-9a-f]{16})\.([0-9]{1,12})
 def make_token(
     *, tenant: str, roles: Iterable[Role], name: str, by: str, now: datetime, life: timedelta, key: str | None = None
 ) -> tuple[str, TokenRow]:
-    """A new token, and what is kept of it. The same `key` gives the same id: the store keeps one token of an id."""
+    """Create a token and its row. The same `key` gives the same id: the store keeps one token per id."""
     token_id = f"{entropy():016x}" if key is None else _hash(f"token: {key}")[:16]
     token = f"msp_{token_id}_{_secret()}"
     row = TokenRow(
@@ -50,7 +50,7 @@ def make_token(
 def make_join_token(
     *, pools: Iterable[str], uses: int, name: str, by: str, now: datetime, life: timedelta
 ) -> tuple[str, JoinTokenRow]:
-    """A new join token, and what is kept of it."""
+    """Create a join token and its row."""
     token_id = f"{entropy():016x}"
     token = f"msj_{token_id}_{_secret()}"
     row = JoinTokenRow(
@@ -67,35 +67,35 @@ def make_join_token(
 
 
 def described(row: TokenRow) -> dict[str, object]:
-    """What the audit log says of a token: nothing by which it could be guessed."""
+    """Return the audit summary of a token, without its secret."""
     return {"name": row.name, "tenant": row.tenant, "roles": row.roles, "expires_at": row.expires_at}
 
 
 def id_of(token: str) -> str | None:
-    """The public part of a token; None if it is not of this form."""
+    """Return the id of a token; None if it is malformed."""
     found = _TOKEN.fullmatch(token)
     return found[1] if found else None
 
 
 def is_token_of(row: TokenRow | JoinTokenRow, token: str) -> bool:
-    """Whether this is the token of which the row is kept, whether or not it is still good."""
+    """Return whether the token matches the row, valid or not."""
     return hmac.compare_digest(_hash(token), row.hash)
 
 
 def webhook_secret(secret: str, webhook_id: str) -> str:
-    """What the messages to a webhook are signed with: made from the secret of the cluster, so that it is not kept."""
+    """Return the signing secret of a webhook, derived from the cluster secret so that it is not stored."""
     key = hmac.new(secret.encode(), f"webhook {webhook_id}".encode(), hashlib.sha256).digest()
     return f"whsec_{base64.b64encode(key).decode()}"
 
 
 def make_attempt_token(secret: str, attempt: str, until: datetime) -> str:
-    """A token with which an attempt speaks for itself, at most until then."""
+    """Create the token of an attempt, valid until this time."""
     seconds = int(until.timestamp())
     return f"msa_{attempt}.{seconds}.{_seal(secret, attempt, seconds)}"
 
 
 def read_attempt_token(secret: str, token: str, now: datetime) -> str | None:
-    """The attempt whose token this is; None if it is not sealed by us, or its time is over."""
+    """Return the attempt of a token; None if its seal is invalid or it has expired."""
     found = _ATTEMPT_TOKEN.fullmatch(token)
     if found is None:
         return None

@@ -1,1 +1,1 @@
-"""Several servers of one store: who they are, and how a request reaches the leader of a shard."""
+"""Servers that share a store: peers, and routing requests to the leader of a shard."""

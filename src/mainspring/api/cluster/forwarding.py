@@ -1,9 +1,9 @@
-"""The shards as routes see them: an act goes to the leader, wherever that is.
+"""Access to shard leaders for routes: each request goes to the leader, wherever it is.
 
-here        the leader's own queue
-elsewhere   POST /internal/v1/ask on the leader's server, once; /internal/v1/look for a question to a worker, and
-            /internal/v1/standing, diagnose, suppose and sums for what the leader knows
-nowhere     NotLeading: the caller comes back in a moment
+local     the leader's own queue
+remote    POST /internal/v1/ask on the leader's server, once; /internal/v1/look to probe files on a worker, and
+          /internal/v1/standing, diagnose, suppose and sums to read the leader's state
+none      NotLeading: the client retries
 """
 
 from __future__ import annotations
@@ -67,27 +67,27 @@ class _SupposeQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Forwarding:
-    """Implements `services.Shards` and `reaching.Reach` over the host here and the servers elsewhere."""
+    """Implements `services.Shards` and `leader_client.Reach` over the local host and remote servers."""
 
     def __init__(self, host: Host, peers: Peers) -> None:
         self._host = host
         self._here = HostReach(host)
         self._peers = peers
         self._ending = asyncio.Event()
-        self._acts = msgspec.msgpack.Decoder(Union[tuple(_concrete(Asked))])  # noqa: UP007 - made when the program runs
+        self._acts = msgspec.msgpack.Decoder(Union[tuple(_concrete(Asked))])  # noqa: UP007 - built at runtime
 
     def leads(self) -> list[str]:
-        """The shards that this server leads."""
+        """Return the shards that this server leads."""
         return sorted(self._host.leaders)
 
     async def leader_address(self, shard: str) -> str | None:
-        """Where the leader of a shard is reached; None if there is none, or if it is this server."""
+        """Return the address of a shard's leader; None if there is none, or if it is this server."""
         return None if shard in self._host.leaders else await self._peers.leader_address(shard)
 
     async def ask(self, shard: str, act: Event) -> Answered:
-        """Have an act carried out by the leader; answers when that is durable. Raises Overloaded or NotLeading."""
+        """Have the leader execute an action; returns once it is durable. Raises Overloaded or NotLeading."""
         if not isinstance(act, Asked):
-            raise TypeError(f"{type(act).__name__} is nothing that one asks for")
+            raise TypeError(f"{type(act).__name__} is not a request")
         if shard in self._host.leaders:
             return await self._here.ask(shard, act)
         question = _Question(shard=shard, act=msgspec.Raw(msgspec.msgpack.encode(act)))
@@ -95,21 +95,21 @@ class Forwarding:
         return msgspec.msgpack.decode(await self._ask_elsewhere(shard, ASK, question, waits), type=Answered)
 
     async def look(self, shard: str, path: str) -> bool:
-        """Whether a worker of the pool finds a file. Raises NotLeading, or Unavailable if no worker answers."""
+        """Return whether a worker of the pool finds a file. Raises NotLeading, or Unavailable if no worker answers."""
         if shard in self._host.leaders:
             return await self._here.look(shard, path)
         question = _LookQuestion(shard=shard, path=path)
         return msgspec.msgpack.decode(await self._ask_elsewhere(shard, LOOK, question), type=bool)
 
     async def standing(self, shard: str, tenant: str | None = None) -> Standing:
-        """How things stand in a pool, as its leader sees it, in detail for one tenant or all. Raises NotLeading."""
+        """Return the status of a pool, detailed for one tenant or all. Raises NotLeading."""
         if shard in self._host.leaders:
             return self._here.standing(shard, tenant)
         question = _StandingQuestion(shard=shard, tenant=tenant)
         return msgspec.msgpack.decode(await self._ask_elsewhere(shard, STANDING, question), type=Standing)
 
     async def diagnose(self, shard: str, subject: str) -> Diagnosis | None:
-        """Why a task, or that task of a run which tells most, is where it is; None: its leader has it not in mind.
+        """Diagnose a task, or the most informative task of a run; None if the leader does not have it in memory.
 
         Raises NotLeading.
         """
@@ -119,24 +119,24 @@ class Forwarding:
         return msgspec.msgpack.decode(await self._ask_elsewhere(shard, DIAGNOSE, question), type=Diagnosis | None)
 
     async def suppose(self, shard: str, task_id: str, supposal: Supposal) -> Outcome | None:
-        """What would become of a task if something were otherwise; None if it does not wait. Raises NotLeading."""
+        """Forecast a task under a hypothesis; None if the task does not wait. Raises NotLeading."""
         if shard in self._host.leaders:
             return await self._here.suppose(shard, task_id, supposal)
         question = _SupposeQuestion(shard=shard, task=task_id, supposal=supposal)
         return msgspec.msgpack.decode(await self._ask_elsewhere(shard, SUPPOSE, question), type=Outcome | None)
 
     async def waiting_sums(self, shard: str, tenant: str | None = None) -> list[WaitingSum]:
-        """How many tasks of a pool wait for what, of one tenant or of all. Raises NotLeading."""
+        """Count the queued tasks of a pool by reason, for one tenant or all. Raises NotLeading."""
         if shard in self._host.leaders:
             return self._here.waiting_sums(shard, tenant)
         question = _StandingQuestion(shard=shard, tenant=tenant)
         return msgspec.msgpack.decode(await self._ask_elsewhere(shard, SUMS, question), type=list[WaitingSum])
 
     async def _ask_elsewhere(self, shard: str, path: str, question: msgspec.Struct, waits: float = 0.0) -> bytes:
-        """What the server that leads a shard answers, which may take so long. Raises Overloaded or NotLeading."""
+        """Call the server that leads a shard. Raises Overloaded or NotLeading."""
         address = await self._peers.leader_address(shard)
         if address is None:
-            raise NotLeading(f"nobody leads {shard} at the moment")
+            raise NotLeading(f"{shard} has no leader")
         try:
             answer = await self._peers.call("POST", address, path, body=msgspec.msgpack.encode(question), waits=waits)
         except Unreachable as fault:
@@ -146,10 +146,10 @@ class Forwarding:
         self._peers.forget()
         if answer.status == _OVERLOADED:
             raise Overloaded(answer.body.decode("utf-8", "replace"))
-        raise NotLeading(f"{address} does not lead {shard} any more")
+        raise NotLeading(f"{address} no longer leads {shard}")
 
     async def answer(self, request: Request) -> Response:
-        """Another server asks. It is not sent on: whoever asked looks again, and finds the new leader."""
+        """Answer an action from another server. It is not forwarded: the caller looks up the new leader."""
         self._peers.check(request)
         question = msgspec.msgpack.decode(await bodies.read(request, _LARGEST_ACT_BYTES), type=_Question)
         act = self._acts.decode(question.act)
@@ -161,19 +161,19 @@ class Forwarding:
         except Overloaded as fault:
             return Response(str(fault), _OVERLOADED)
         if answered is None:
-            return Response("the server ends", _NOT_LEADING)
+            return Response("the server is stopping", _NOT_LEADING)
         return Response(msgspec.msgpack.encode(answered), media_type="application/msgpack")
 
     def end(self) -> None:
-        """Refuse claims of other servers that wait here: the server ends, and would wait for them."""
+        """Reject waiting claims of other servers, so that the server can stop."""
         self._ending.set()
 
     async def answer_look(self, request: Request) -> Response:
-        """Another server asks what a worker here sees."""
+        """Answer a file probe from another server."""
         return await self._answer(request, _LookQuestion, lambda one: self._here.look(one.shard, one.path))
 
     async def answer_standing(self, request: Request) -> Response:
-        """Another server asks how things stand in a pool that is led here."""
+        """Answer a request from another server for the status of a pool that is led here."""
 
         async def stand(question: _StandingQuestion) -> Standing:
             return self._here.standing(question.shard, question.tenant)
@@ -181,17 +181,17 @@ class Forwarding:
         return await self._answer(request, _StandingQuestion, stand)
 
     async def answer_diagnose(self, request: Request) -> Response:
-        """Another server asks why something of a pool that is led here is where it is."""
+        """Answer a diagnosis request from another server."""
         return await self._answer(request, _DiagnoseQuestion, lambda one: self._here.diagnose(one.shard, one.subject))
 
     async def answer_suppose(self, request: Request) -> Response:
-        """Another server asks what would become of a task of a pool that is led here."""
+        """Answer a what-if request from another server."""
         return await self._answer(
             request, _SupposeQuestion, lambda one: self._here.suppose(one.shard, one.task, one.supposal)
         )
 
     async def answer_sums(self, request: Request) -> Response:
-        """Another server asks what the tasks of a pool that is led here wait for."""
+        """Answer a request from another server for the waiting reasons of a pool that is led here."""
 
         async def add_up(question: _StandingQuestion) -> list[WaitingSum]:
             return self._here.waiting_sums(question.shard, question.tenant)
@@ -211,6 +211,6 @@ class Forwarding:
 
 
 def _concrete(kind: type[Asked]) -> list[type[Asked]]:
-    """All acts that somebody can ask for: those without a more special one."""
+    """Return all concrete action types: those without subclasses."""
     special = kind.__subclasses__()
     return [one for each in special for one in _concrete(each)] if special else [kind]

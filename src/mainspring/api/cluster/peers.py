@@ -1,7 +1,7 @@
-"""The other servers of the same store: who they are, and how one speaks to them.
+"""The other servers of the same store: discovery and calls.
 
-Servers speak over HTTP below `/internal/v1`, in msgpack. Whoever calls brings the cluster's secret, which the store
-keeps; to anybody else these paths do not exist.
+Servers call each other over HTTP below `/internal/v1`, in msgpack. Calls carry the cluster secret, which the store
+keeps; without it these paths answer 404.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ SECRET_HEADER = "X-Mainspring-Cluster"  # noqa: S105 - the name of a header
 SECRET_SETTING = "cluster_secret"  # noqa: S105 - the name of a setting
 HEARD_EVERY_SECONDS = 2.0
 ALIVE = timedelta(seconds=10)
-"""A server that was not heard of for so long is not asked."""
+"""A server without a heartbeat for this long is not called."""
 _KNOWN_FOR_SECONDS = 1.0
 _DEADLINE_SECONDS = 10.0
 
 
 class PeerAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What another server answered."""
+    """Response of another server."""
 
     status: int
     body: bytes
 
 
 class Peers:
-    """The servers of a store, as one of them sees them."""
+    """The servers of a store, as seen by one of them."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Peers:
         self._store = store
         self._clock = clock
         self._secret = secret
-        # The machine's proxies are not for servers that speak to each other.
+        # Calls between servers bypass the machine's proxies.
         self._http = httpx2.AsyncClient(timeout=_DEADLINE_SECONDS, trust_env=False, verify=trust or machine_trust())
         self._servers: list[ServerRow] = []
         self._leaders: dict[str, str] = {}
@@ -68,7 +68,7 @@ class Peers:
         self._looking = asyncio.Lock()
 
     async def take_part(self) -> None:
-        """Keep this server's row alive, until cancelled."""
+        """Write this server's heartbeat until cancelled."""
         started_at = None
         while True:
             try:
@@ -85,7 +85,7 @@ class Peers:
             await self._clock.sleep(HEARD_EVERY_SECONDS)
 
     async def leave(self) -> None:
-        """Take this server's row away, and close what is open."""
+        """Delete this server's row and close connections."""
         try:
             await self._store.server_gone(self.name)
         except Unavailable as fault:
@@ -93,29 +93,29 @@ class Peers:
         await self._http.aclose()
 
     def count(self) -> int:
-        """How many servers were alive a moment ago, with this one."""
+        """Return the number of live servers, including this one."""
         return max(1, len(self._servers))
 
     async def others(self) -> list[ServerRow]:
-        """The other servers that are alive."""
+        """Return the other live servers."""
         await self._look()
         return [server for server in self._servers if server.name != self.name]
 
     async def leader_address(self, shard: str) -> str | None:
-        """Where the server is that leads a shard; None if nobody does, or if it is this one."""
+        """Return the address of the server that leads a shard; None if there is none, or if it is this one."""
         await self._look()
         leader = self._leaders.get(shard)
         return next((server.address for server in await self.others() if server.name == leader), None)
 
     def forget(self) -> None:
-        """What was known has turned out wrong: look again."""
+        """Invalidate the cache."""
         self._looked_at = float("-inf")
 
     async def call(
         self, method: str, address: str, path: str, *, body: bytes = b"", query: Mapping[str, str] | None = None,
         waits: float = 0.0,
     ) -> PeerAnswer:  # fmt: skip
-        """Ask another server, which may take so many seconds longer than usual. Raises Unreachable."""
+        """Call another server, with `waits` seconds added to the timeout. Raises Unreachable."""
         try:
             answer = await self._http.request(
                 method, address + path, content=body, params=query, headers={SECRET_HEADER: self._secret},
@@ -127,7 +127,7 @@ class Peers:
         return PeerAnswer(status=answer.status_code, body=answer.content)
 
     def check(self, request: Request) -> None:
-        """Raises NotFound unless a server of this store asks."""
+        """Raise NotFound unless the caller is a server of this store."""
         said = request.headers.get(SECRET_HEADER, "")
         if not hmac.compare_digest(said.encode(), self._secret.encode()):
             raise NotFound(f"there is no {request.url.path}")

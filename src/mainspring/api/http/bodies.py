@@ -1,4 +1,4 @@
-"""Reads the body of a request: no further than allowed, and with every fault named."""
+"""Read request bodies: bounded, with all faults reported."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from mainspring.core.text.field_errors import name_faults
 from mainspring.protocol.errors import Fault, Refused, TooLarge, Unreachable
 
 LARGE_BYTES = 64 * 1024
-"""What is of this size is read in a thread, so that nobody waits for it."""
+"""Bodies of this size are decoded in a thread, to keep the event loop free."""
 
 
 async def read(request: Request, most: int) -> bytes:
-    """The whole body. Raises TooLarge as soon as it is known to be longer than `most` bytes."""
+    """Return the whole body. Raises TooLarge as soon as it exceeds `most` bytes."""
     said = request.headers.get("content-length", "")
     if said.isdecimal() and int(said) > most:
         raise _too_large(most)
@@ -33,7 +33,7 @@ async def read(request: Request, most: int) -> bytes:
 
 
 async def lines(request: Request, longest: int) -> AsyncIterator[bytes]:
-    """The lines of a body, as they arrive, without empty ones; the body may be of any length.
+    """Yield the non-empty lines of a body of any length, as they arrive.
 
     Raises TooLarge for a line of more than `longest` bytes.
     """
@@ -52,7 +52,7 @@ async def lines(request: Request, longest: int) -> AsyncIterator[bytes]:
 
 
 def decode(text: bytes, kind: type) -> object:
-    """A body as a struct; an empty one is an empty object. Raises Refused, with every fault that can be named."""
+    """Decode a body into a struct; an empty body is an empty object. Raises Refused with all faults."""
     text = text or b"{}"
     try:
         value: object = _decoder(kind).decode(text)
@@ -70,8 +70,8 @@ async def _stream(request: Request) -> AsyncIterator[bytes]:
         async for part in request.stream():
             yield part
     except ClientDisconnect:
-        # Nobody is there to hear the answer; for the log it is a request that did not arrive.
-        raise Unreachable("the caller went away before the request was complete") from None
+        # The client is gone; log it as an incomplete request.
+        raise Unreachable("the client disconnected before the request was complete") from None
 
 
 @cache
@@ -80,7 +80,7 @@ def _decoder(kind: type) -> msgspec.json.Decoder[object]:
 
 
 def _refusal(text: bytes, kind: type, first: str) -> Refused:
-    """What is wrong with a body that could not be read; msgspec itself only ever says the first fault."""
+    """Collect all faults of an invalid body; msgspec reports only the first."""
     faults = Faults()
     try:
         value, found = strict_json.Reader().read(text.decode(), "")

@@ -1,7 +1,7 @@
-"""Connections of callers who may show a certificate (SEC-3). uvicorn does not pass it on: that is done here.
+"""HTTP connections with optional client certificates (SEC-3), which uvicorn does not pass on.
 
-TLS has verified what is shown: it is signed by the authority of workers, is for clients, and its time is not over. Who
-that makes of the caller is said by `api/auth/authentication.py`.
+TLS has verified the certificate: signed by the CA of workers, for client use, not expired.
+`api/auth/authentication.py` maps it to a caller.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ log = structlog.get_logger()
 
 
 class CertifiedConnection(Connection):
-    """Hears one caller, and has its certificate in the state of every scope, also of a WebSocket's."""
+    """One connection, with the client certificate in the state of every scope, including WebSockets."""
 
     app_state: dict[str, Any]
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
-        """Somebody has connected."""
+        """Read the client certificate of a new connection."""
         super().connection_made(transport)
         tls = transport.get_extra_info("ssl_object")
         shown = tls.getpeercert(binary_form=True) if tls is not None else None
@@ -34,5 +34,5 @@ class CertifiedConnection(Connection):
         try:
             self.app_state = {**self.app_state, STATE: read_peer(shown)}
         except Refused as error:
-            # Whoever shows what we can't read is nobody, as without a certificate.
+            # An unreadable certificate counts as none.
             log.warning("certificate.unreadable", error=str(error))

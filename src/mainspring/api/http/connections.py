@@ -1,12 +1,12 @@
-"""One connection of a caller, with limits on what comes before any route is asked (SEC-6).
+"""One client connection, with limits on everything before a route runs (SEC-6).
 
-    head      the request line and its headers; more than LARGEST_HEAD_BYTES is answered with 431, and hung up on
-    body      read by the route that wants it (`api/http/bodies.py`), no faster than that reads, and no further
-    the rest  a body that nobody wanted: so much is thrown away that its sender finds the answer, then it is hung up on
+    head      request line and headers; more than LARGEST_HEAD_BYTES is answered with 431, then the connection closes
+    body      read by the route (`api/http/bodies.py`), at its pace, with backpressure
+    rest      unread body: discarded up to a limit, so that the client sees the response; then closed
 
-1. What is kept of a connection is bounded, whatever is sent and however it is cut into pieces: also a header, a trailer
-   or a chunk's extension that never ends.
-2. What is no HTTP at all is answered as everything else is: with a problem.
+1. Memory per connection is bounded, however the input is split, including endless headers, trailers or chunk
+   extensions.
+2. Input that is not HTTP is answered with a problem, like any other error.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from mainspring.protocol.errors import MainspringError, Refused, TooLarge
 
 LARGEST_HEAD_BYTES = 64 * 1024
 MOST_THROWN_AWAY_BYTES = 1024 * 1024
-"""Of a body that nobody wanted, before it is hung up on, and of what still comes after that."""
+"""Limit of unread body bytes before closing, and of input after that."""
 _LINGER_SECONDS = 2.0
-"""A connection that is closed while something comes takes the answer along: so long it is only ended on our side."""
+"""Closing a connection with pending input loses the response: until then, only the write side is closed."""
 
 
 class Connection(HttpToolsProtocol):
-    """Hears one caller."""
+    """Protocol of one client connection."""
 
     _unread_bytes = 0
-    """Since something came that a route can be given, or that ends a request."""
+    """Bytes received since the last body part, or the end of a request."""
     _thrown_away_bytes = 0
     _has_head = False
     _is_too_large = False
     _has_hung_up = False
 
     def data_received(self, data: bytes) -> None:
-        """Some more bytes are there."""
+        """Handle received bytes."""
         if self._has_hung_up:
             self._throw_away(data)
             return
@@ -46,47 +46,47 @@ class Connection(HttpToolsProtocol):
             self.send_400_response("")
 
     def on_message_begin(self) -> None:
-        """A request begins."""
+        """Handle the start of a request."""
         self._unread_bytes = self._thrown_away_bytes = 0
         self._has_head = False
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header is complete. What comes behind the body is read by nobody."""
+        """Handle a header. Trailers are ignored."""
         if not self._has_head:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """All headers are there."""
+        """Check the size of the head."""
         self._has_head = True
         size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
         self._is_too_large = size > LARGEST_HEAD_BYTES
         if self._is_too_large:
-            raise TooLarge("the head of the request is too large")  # the parser ends, and has it answered
+            raise TooLarge("the head of the request is too large")  # the parser stops and sends the response
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """A part of the body is there."""
+        """Handle a part of the body."""
         self._unread_bytes = 0
         super().on_body(body)
         if self.cycle.response_complete:
             self._throw_away(body)
 
     def on_message_complete(self) -> None:
-        """The request is complete."""
+        """Handle the end of a request."""
         self._unread_bytes = 0
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """An answer is out. What is left of a small body is waited for; of one not asked for, nobody knows what is."""
+        """Close after a response unless the rest of the body is known to be small."""
         super().on_response_complete()
         is_left = self.cycle.response_complete and self.cycle.more_body
         if is_left and (self.expect_100_continue or self._announced_bytes() > MOST_THROWN_AWAY_BYTES):
             self._hang_up()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no request, and hang up."""
-        error: MainspringError = Refused("that is no HTTP request")
+        """Answer invalid HTTP or an oversized head, and close."""
+        error: MainspringError = Refused("invalid HTTP request")
         status = 400
         if self._is_too_large:
             error, status = TooLarge(f"the request line and the headers have more than {LARGEST_HEAD_BYTES} bytes"), 431
@@ -99,7 +99,7 @@ class Connection(HttpToolsProtocol):
         self._hang_up()
 
     def _announced_bytes(self) -> int:
-        """How long the body is, as its sender says."""
+        """Return the Content-Length of the request; 0 if none."""
         said = next((value for name, value in self.headers if name == b"content-length"), b"")
         return int(said) if said.isdigit() else 0
 
@@ -113,7 +113,7 @@ class Connection(HttpToolsProtocol):
             self._hang_up()
 
     def _hang_up(self) -> None:
-        """Say nothing more, and listen for a moment to what was on its way, so that the answer arrives."""
+        """Close the write side, and keep reading briefly so that the client receives the response."""
         if self._has_hung_up or self.transport.is_closing():
             return
         self._has_hung_up = True

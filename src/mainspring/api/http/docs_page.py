@@ -1,6 +1,6 @@
-"""The OpenAPI document as a page for people: plain HTML, made here, that asks nobody else for anything.
+"""The OpenAPI document as a plain HTML page.
 
-It has no script and loads nothing, and its headers say so to the browser.
+It has no scripts and loads nothing; its headers declare that to the browser.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ HEADERS = {
 
 
 def page(title: str, parts: Iterator[str]) -> str:
-    """A whole page."""
+    """Render a page."""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
@@ -45,7 +45,7 @@ def page(title: str, parts: Iterator[str]) -> str:
 
 
 def render(document: Part) -> str:
-    """The page of a document."""
+    """Render the page of a document."""
     return page(f"{document['info']['title']} API", _body(document))
 
 
@@ -57,7 +57,7 @@ def _body(document: Part) -> Iterator[str]:
     info = document["info"]
     yield f"<h1>{escape(info['title'])} API <span class=dim>{escape(info['version'])}</span></h1>"
     yield f"<p>{escape(info.get('description', ''))}</p>"
-    yield '<p class=dim><a href="/openapi.json">openapi.json</a> has the same for programs.</p><nav>'
+    yield '<p class=dim><a href="/openapi.json">openapi.json</a> is the machine-readable version.</p><nav>'
     yield from (f'<a href="#{escape(tag)}">{escape(tag)} ({len(operations[tag])})</a>' for tag in sorted(operations))
     yield "</nav><main>"
     for tag in sorted(operations):
@@ -74,7 +74,7 @@ def _operation(method: str, path: str, operation: Part) -> Iterator[str]:
     if "description" in operation:
         yield f"<p>{_words(operation['description'])}</p>"
     role = operation.get("x-role")
-    yield f"<p class=dim>{name} · {f'role {escape(role)}' if role else 'for anybody'}</p>"
+    yield f"<p class=dim>{name} · {f'role {escape(role)}' if role else 'public'}</p>"
     if operation["parameters"]:
         yield from _parameters(operation["parameters"])
     body = operation.get("requestBody")
@@ -91,17 +91,17 @@ def _operation(method: str, path: str, operation: Part) -> Iterator[str]:
         if status[0] != "2" and status != "default"
     )
     if others:
-        yield f"<details><summary>Other answers</summary><p>{escape(others)}</p></details>"
+        yield f"<details><summary>Other responses</summary><p>{escape(others)}</p></details>"
     yield "</article>"
 
 
 def _words(text: str) -> str:
-    """A text of ours, in which what stands between backticks is code."""
+    """Render text whose backticked parts are code."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 def _parameters(parameters: Sequence[Part]) -> Iterator[str]:
-    yield "<table><tr><th>Parameter<th>In<th>What"
+    yield "<table><tr><th>Parameter<th>In<th>Type"
     for parameter in parameters:
         schema = parameter["schema"]
         words = [_type(schema)]
@@ -122,7 +122,7 @@ def _type(schema: Part) -> str:
     if "$ref" in schema:
         return str(schema["$ref"].rpartition("/")[2])
     if schema.get("type") == "array":
-        return f"{_type(schema['items'])}, several times"
+        return f"{_type(schema['items'])}, repeatable"
     limits = [f"{word} {schema[key]}" for key, word in (("minimum", "from"), ("maximum", "to")) if key in schema]
     return " ".join([str(schema.get("type", "any")), *limits])
 

@@ -1,8 +1,8 @@
-"""Versions in headers (RFC 9110): who changes something says which version they looked at.
+"""Conditional requests (RFC 9110): clients name the version that they have seen.
 
-    ETag: "7"                  on what is read or was changed
-    If-Match: "7"              change it only if it still is that one, or else 412; `*`: only if it is there at all
-    If-None-Match: "7"         read it only if it is another one by now, or else 304
+    ETag: "7"                  the version of a resource that is read or changed
+    If-Match: "7"              change only this version, else 412; `*`: only if the resource exists
+    If-None-Match: "7"         read only another version, else 304
 
     @router.get("/tenants/{name}", operation="get_tenant", role=Role.VIEWER, returns=TenantView)
     async def get_tenant(name: str, .., known: IfNoneMatch = None) -> Response:
@@ -12,7 +12,7 @@
     async def put_tenant(name: str, .., match: IfMatch = None) -> Response:
         expected = etags.expected(match, row.version, f"tenant {name}")
 
-What `expected` answers goes to whoever writes the change: only there is it certain that nobody was faster.
+The result of `expected` is passed to the write, which checks it atomically.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _V = TypeVar("_V", int, str)
 
 
 def expected(match: str | None, version: _V | None, what: str) -> _V | None:
-    """The version that a change has to find, if `If-Match` names any; `version` is the one that is there.
+    """Return the version that `If-Match` requires, if any; `version` is the current one.
 
-    Raises Outdated if that is another one, or if there is none.
+    Raises Outdated if it is another one, or if there is none.
     """
     if match is None:
         return None
@@ -49,7 +49,7 @@ def expected(match: str | None, version: _V | None, what: str) -> _V | None:
     if tags is None:
         return None
     if tag(version) not in tags:
-        raise Outdated(f"{what} has version {version} by now")
+        raise Outdated(f"{what} is at version {version}")
     return version
 
 
@@ -61,7 +61,7 @@ def answer(
     status: int = 200,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """Something with its version; 304 without it if `If-None-Match` says that it is known."""
+    """Return a resource with its ETag; 304 without a body if `If-None-Match` names this version."""
     headers = {**(headers or {}), "ETag": tag(version)}
     if known is not None:
         tags = _read(known, "If-None-Match")
@@ -71,15 +71,15 @@ def answer(
 
 
 def tag(version: int | str) -> str:
-    """A version as a header has it."""
+    """Format a version as an entity tag."""
     return f'"{version}"'
 
 
 def _read(header: str, name: str) -> list[str] | None:
-    """The tags that a header names; None if it means any. Raises Refused."""
+    """Return the tags in a header; None for `*`. Raises Refused."""
     text = header.strip()
     if text == _ANY:
         return None
     if not _TAGS.fullmatch(text):
-        raise refusal("the request has 1 fault", f"header:{name}", 'must be * or versions in quotes, such as "7"')
+        raise refusal("the request has 1 fault", f"header:{name}", 'must be * or quoted versions, such as "7"')
     return re.findall(_ONE, text)

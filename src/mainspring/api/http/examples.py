@@ -1,7 +1,7 @@
-"""Examples for the OpenAPI document: a value for every type that the API takes or answers.
+"""Examples for the OpenAPI document: a value for every type in requests and responses.
 
-What a request says is written down here, because it should make sense as a whole. What is answered is made from the
-names of its fields: a field of the same name has the same value everywhere, so that the examples tell one story.
+Request examples are written out, so that each makes sense as a whole. Response examples are built from field names: a
+field of the same name has the same value everywhere.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _DIAGNOSIS = {
     "state": "QUEUED",
     "since": _AT,
     "reason": "TENANT_OVER_QUOTA",
-    "verdict": "acme has too little of its quota left: its quota is 8 cores, and it uses 8 cores",
+    "verdict": "acme uses 8 of its 8 cores, and this task needs 1 more",
     "is_problem": False,
     "expected": _EXPECTED,
     "gates": [{"name": "tenant quota", "passed": "holding", "says": "8 of 8 cores"}],
@@ -163,7 +163,7 @@ WISHES: Mapping[object, object] = {
         "tasks": 41,
         "oldest": _AT,
         "example": TASK,
-        "says": "acme has too little of its quota left: its quota is 8 cores, and it uses 8 cores",
+        "says": "acme uses 8 of its 8 cores, and this task needs 1 more",
     },
     rest_sharing.Amounts: _AMOUNTS,
     rest_sharing.PoolRequest: {"labels": {"region": "eu"}, "zones": ["eu-west-1a", "eu-west-1b"]},
@@ -183,7 +183,7 @@ WISHES: Mapping[object, object] = {
     rest_sharing.GroupRequest: {"most": 10, "note": "connections that the warehouse allows"},
     rest_sharing.FreezeRequest: {"kind": "pool", "subject": "default", "why": "the racks are moved", "seconds": 3600},
 }
-"""What the bodies of requests look like."""
+"""Examples of request bodies and of some responses."""
 
 _NAMED: Mapping[str, object] = {
     "id": RUN, "run_id": RUN, "task_id": TASK, "tenant": "acme", "job": "etl", "name": "etl", "job_version": 3,
@@ -210,7 +210,7 @@ _SIMPLE: Mapping[type[Type], object] = {
 
 
 def example_of(kind: object) -> object:
-    """A value of a type, as JSON would have it."""
+    """Return an example of a type, as JSON builtins."""
     if kind in WISHES:
         return WISHES[kind]
     return _value(type_info(kind), "")
@@ -241,7 +241,7 @@ def _value(info: Type, name: str) -> object:
 
 
 def _fits(info: Type, value: object) -> bool:
-    """Whether a value may stand for this type, by its kind."""
+    """Return whether a value matches this type, by its kind."""
     kinds = info.types if isinstance(info, UnionType) else (info,)
     return any(_is(kind, value) for kind in kinds)
 

@@ -1,6 +1,6 @@
-"""The definition of a job as the OpenAPI document shows it: `core/model/job.py`, with the work of a task as an object.
+"""The job definition in the OpenAPI document: `core/model/job.py`, with the work of a task as an object.
 
-There it is JSON that nobody looks into, of which a schema can't say anything. docs/reference/cli.md has its kinds.
+The model keeps it as opaque JSON, which has no schema. docs/reference/cli.md lists its kinds.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from mainspring.core.model.job import JobSpec, TaskSpec
 
 
 def _shown(struct: type[msgspec.Struct], instead: Mapping[str, object]) -> type[msgspec.Struct]:
-    """A struct with the same fields, some of them of another type; one of those that may be left out is empty then."""
+    """Return a struct with the same fields, some with another type; optional replaced fields default to empty."""
     fields: list[tuple[str, object] | tuple[str, object, object]] = []
     for field in msgspec.structs.fields(struct):
         kind = instead.get(field.name, field.type)

@@ -1,6 +1,6 @@
-"""From what a request says to what the store lists: `?q=` (filters.py) and plain parameters, which all must hold.
+"""Convert list parameters to store filters: `?q=` (filters.py) and plain parameters, combined with AND.
 
-Whose work it may be is decided here for both: a tenant in a filter obeys the same rule as one in a parameter.
+Tenant visibility is checked here for both: a tenant in a filter obeys the same rule as one in a parameter.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ async def wanted_of(
     priority: PriorityName | None = None,
     states: Sequence[RunState | TaskState] | None = None,
 ) -> Wanted:
-    """What a filter and parameters say together; the tenant is the one to look at. Raises Refused, or Forbidden."""
+    """Combine a filter with parameters; the tenant is the one to list. Raises Refused, or Forbidden."""
     said = read_filter(q, listed, now=await services.time.now(), where=where)
     beside = {
         "tenant": tenant,
@@ -57,7 +57,7 @@ async def wanted_of(
     }
     given = {field: value for field, value in beside.items() if value not in {None, ()}}
     faults = [
-        Fault(where=where, why=f"says something else of {field} than the parameter")
+        Fault(where=where, why=f"contradicts the parameter {field}")
         for field, value in given.items()
         if getattr(said, field) not in {None, (), value}
     ]
@@ -68,7 +68,7 @@ async def wanted_of(
 
 
 async def run_filter(services: Services, principal: Principal, wanted: Wanted, where: str = _IN_QUERY) -> RunFilter:
-    """Which runs the store is to list. Raises Refused if there is no such schedule."""
+    """Return the store's filter for runs. Raises Refused if there is no such schedule."""
     return RunFilter(
         tenant=wanted.tenant,
         job=wanted.job,
@@ -82,7 +82,7 @@ async def run_filter(services: Services, principal: Principal, wanted: Wanted, w
 
 
 def task_filter(wanted: Wanted) -> TaskFilter:
-    """Which tasks the store is to list."""
+    """Return the store's filter for tasks."""
     return TaskFilter(
         tenant=wanted.tenant,
         run_id=wanted.run,
@@ -95,17 +95,17 @@ def task_filter(wanted: Wanted) -> TaskFilter:
 
 
 async def count_runs(services: Services, wanted: RunFilter, how: Counting | None) -> Count | None:
-    """How many there are, if that is asked for."""
+    """Count the matches, if requested."""
     return None if how is None else counted(await services.store.count_runs(wanted, _MOST_COUNTED[how]), how)
 
 
 async def count_tasks(services: Services, wanted: TaskFilter, how: Counting | None) -> Count | None:
-    """How many there are, if that is asked for."""
+    """Count the matches, if requested."""
     return None if how is None else counted(await services.store.count_tasks(wanted, _MOST_COUNTED[how]), how)
 
 
 def counted(found: int, how: Counting | None) -> Count | None:
-    """A number of things as it is shown, if it is asked for."""
+    """Return a count, capped in bounded mode; None if not requested."""
     if how is None:
         return None
     most = _MOST_COUNTED[how]

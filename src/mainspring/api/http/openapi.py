@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document of all routes, made from the same typed functions that answer them."""
+"""The OpenAPI 3.1 document, generated from the typed route functions."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from mainspring.protocol.rest.runs import Problem
 Part = dict[str, object]
 
 _BODIES = {"put_checkpoint": {"offset": 4000}}
-"""What the bodies look like that a route reads by itself."""
+"""Examples of bodies that a route reads itself."""
 
 _ABOUT = (
-    "Jobs, runs, tasks, schedules and what looks after them. Lists have pages, errors are problems (RFC 9457) with a "
-    "stable code, and what is another tenant's answers as if it had never been."
+    "Jobs, runs, tasks, schedules and their administration. Lists are paginated, errors are problems (RFC 9457) with a "
+    "stable code, and resources of other tenants answer 404."
 )
 _REFERENCE = "#/components/schemas/{name}"
-_SECURITY = {"token": {"type": "http", "scheme": "bearer", "description": "`msp_..`, made by POST /api/v1/tokens"}}
+_SECURITY = {"token": {"type": "http", "scheme": "bearer", "description": "`msp_..`, created by POST /api/v1/tokens"}}
 
 
 def document(endpoints: Sequence[Endpoint], version: str) -> Part:
-    """The whole document."""
+    """Build the document."""
     types = list(_types(endpoints))
     schemas, components = msgspec.json.schema_components(types, ref_template=_REFERENCE)
     schema_of = dict(zip(map(repr, types), schemas, strict=True))
@@ -43,7 +43,7 @@ def document(endpoints: Sequence[Endpoint], version: str) -> Part:
 
 
 def _types(endpoints: Iterable[Endpoint]) -> Iterable[object]:
-    """Every type that the document describes, once."""
+    """Return every type in the document, once."""
     found: dict[str, object] = {repr(Problem): Problem}
     for endpoint in endpoints:
         for kind in (endpoint.returns, *(parameter.type for parameter in endpoint.parameters)):
@@ -92,13 +92,13 @@ def _answers(endpoint: Endpoint, schema_of: dict[str, Part]) -> Part:
     schema = schema_of[repr(endpoint.returns)] if endpoint.returns is not None else {}
     content: Part = {endpoint.answers: {"schema": schema, **_example(endpoint.returns)}}
     content |= {text: {"schema": {"type": "string"}} for text in endpoint.texts}
-    as_asked: Part = {"description": "As asked.", "content": content}
+    as_asked: Part = {"description": "Success.", "content": content}
     answers: Part = {str(status): as_asked for status in (endpoint.status, endpoint.also) if status is not None}
     if endpoint.method == "GET" and _takes_header(endpoint, "If-None-Match"):
-        answers["304"] = {"description": "It is the version that If-None-Match names."}
+        answers["304"] = {"description": "Not modified: If-None-Match names the current version."}
     if _takes_header(endpoint, "Range"):
         answers["206"] = {
-            "description": "The part that Range names.",
+            "description": "The requested range.",
             "content": {endpoint.answers: {"schema": schema}},
         }
     for status, words in _problems(endpoint):
@@ -108,31 +108,31 @@ def _answers(endpoint: Endpoint, schema_of: dict[str, Part]) -> Part:
 
 
 def _example(kind: object, operation: str = "") -> Part:
-    """An example of what is taken or answered, if it is JSON of ours."""
+    """Return an example of a request or response body, if it is our JSON."""
     if operation in _BODIES:
         return {"example": _BODIES[operation]}
     return {} if kind in {None, bytes, Request} else {"example": example_of(kind)}
 
 
 def _problems(endpoint: Endpoint) -> Iterable[tuple[str, str]]:
-    """Which problems a route may answer with."""
+    """Yield the problems that a route may return."""
     if endpoint.role is not None:
-        yield "401", "Nobody knows who asks."
-        yield "403", "Whoever asks may not."
+        yield "401", "Authentication required."
+        yield "403", "Permission denied."
     if any(parameter.source == "path" for parameter in endpoint.parameters):
-        yield "404", "There is no such thing, or it is somebody else's."
+        yield "404", "Not found, or it belongs to another tenant."
     if endpoint.method != "GET":
-        yield "409", "Things are not as the caller believed."
+        yield "409", "Conflict with the current state."
     if endpoint.method != "GET" and (_takes_header(endpoint, "If-Match") or _takes_header(endpoint, "If-None-Match")):
-        yield "412", "It has another version than the one that If-Match names."
+        yield "412", "If-Match names another version."
     if endpoint.body is not None:
         yield "413", "The body is too large."
     if _takes_header(endpoint, "Range"):
-        yield "416", "There is nothing (yet) where Range says."
+        yield "416", "Range not satisfiable (yet)."
     if endpoint.parameters or endpoint.body is not None:
-        yield "422", "The request has faults; all of them are named."
-    yield "429", "Too much is waiting: Retry-After says for how long."
-    yield "503", "Not now: Retry-After says when to try again."
+        yield "422", "Invalid request; all faults are listed."
+    yield "429", "Rate limit or backpressure; see Retry-After."
+    yield "503", "Temporarily unavailable; see Retry-After."
 
 
 def _takes_header(endpoint: Endpoint, name: str) -> bool:
@@ -140,7 +140,7 @@ def _takes_header(endpoint: Endpoint, name: str) -> bool:
 
 
 def _may_be_empty(body: type) -> bool:
-    """Whether nothing at all is a body too: an object without fields."""
+    """Return whether an empty body is valid: a struct without required fields."""
     return issubclass(body, msgspec.Struct) and not any(field.required for field in msgspec.structs.fields(body))
 
 

@@ -1,4 +1,4 @@
-"""What all lists of the API have in common, whatever is in them: `Link: <..>; rel="next"`, and `?fields=`."""
+"""Features of all lists: `Link: <..>; rel="next"`, and `?fields=`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SORT = "sort"
 
 
 def item_of(answer: object) -> type[msgspec.Struct] | None:
-    """What the items of a list are; None if an answer is no list."""
+    """Return the item type of a list; None if the response is not a list."""
     if get_origin(answer) is not Page:
         return None
     item: type[msgspec.Struct] = get_args(answer)[0]
@@ -26,26 +26,26 @@ def item_of(answer: object) -> type[msgspec.Struct] | None:
 
 
 def faults_of(request: Request, item: type[msgspec.Struct], known: set[str]) -> list[Fault]:
-    """What is wrong with what a request says about a list as such."""
+    """Return the faults in the list parameters of a request."""
     names = [field.encode_name for field in msgspec.structs.fields(item)]
     faults = []
     for name in fields_of(request) or ():
         if name not in names:
-            hint = did_you_mean(name, names) or f"; there are {', '.join(names)}"
+            hint = did_you_mean(name, names) or f"; known fields: {', '.join(names)}"
             faults.append(Fault(where="query:fields", why=f"has no field {name[:40]!a}{hint}"))
     if _SORT in request.query_params and _SORT not in known:
-        faults.append(Fault(where="query:sort", why="is not for this list: it has one order only"))
+        faults.append(Fault(where="query:sort", why="is not supported: this list has a fixed order"))
     return faults
 
 
 def fields_of(request: Request) -> list[str] | None:
-    """The fields that the items are to have; None for all of them."""
+    """Return the requested fields of items; None for all."""
     said = request.query_params.get("fields")
     return None if said is None else [name.strip() for name in said.split(",")]
 
 
 def respond(page: Page[msgspec.Struct], request: Request) -> Response:
-    """A page as an answer: with the fields that are wanted, and a link to the page that follows."""
+    """Respond with a page: its items reduced to the requested fields, and a link to the next page."""
     fields = fields_of(request)
     answer: object = page
     if fields is not None:

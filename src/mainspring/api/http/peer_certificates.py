@@ -1,4 +1,4 @@
-"""The certificate that came with a connection, where `certified_connections.py` left it in the scope of a request."""
+"""The client certificate of a request, from the scope state set by `certified_connections.py`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from starlette.types import Scope
 from mainspring.protocol.certificates import WorkerCertificate
 
 STATE = "mainspring.certificate"
-"""Where the state of a scope has it."""
+"""Key in the state of a scope."""
 
 
 def certificate_of(scope: Scope) -> WorkerCertificate | None:
-    """The certificate of a connection, if it has one."""
+    """Return the client certificate of a connection, if any."""
     found = scope.get("state", {}).get(STATE)
     return found if isinstance(found, WorkerCertificate) else None

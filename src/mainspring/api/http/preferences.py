@@ -1,4 +1,4 @@
-"""What a caller would like, and may not get (RFC 7240): `Prefer: wait=30` answers when a run is over, or 30 s later."""
+"""Client preferences (RFC 7240): `Prefer: wait=30` waits until a run has ended, at most 30 s."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _WAIT = re.compile(r'(?:^|[,;])\s*wait\s*=\s*"?([0-9]{1,9})"?\s*(?=$|[,;])', re.
 
 
 def seconds_to_wait(prefer: str | None) -> int:
-    """How long somebody wants to wait: at most a minute, and not at all unless they say so."""
+    """Return the seconds to wait, at most a minute; 0 if not requested."""
     match = _WAIT.search(prefer or "")
     return min(int(match[1]), LONGEST_WAIT_SECONDS) if match is not None else 0
 
 
 def applied(seconds: int) -> dict[str, str]:
-    """The header that says how long it was waited at most, if it was."""
+    """Return the response header for an applied wait."""
     return {"Preference-Applied": f"wait={seconds}"} if seconds else {}

@@ -1,17 +1,17 @@
-"""Errors as answers: application/problem+json (RFC 9457), one table for all (SEC-7).
+"""Error responses: application/problem+json (RFC 9457), one table for all (SEC-7).
 
 | family or class | status |
 |---|---|
-| Refused: a body that is no JSON, a field that does not fit, a rule that is broken | 422 |
+| Refused: a body that is not JSON, an invalid field, a violated rule | 422 |
 | Unauthenticated, Forbidden, NotFound, TooLarge | 401, 403, 404, 413 |
 | Outdated: `If-Match` names another version | 412 |
 | any other Conflict | 409 |
 | Overloaded | 429, with Retry-After |
-| Unavailable | 503, with Retry-After: what the error says, in whole seconds, or a second |
+| Unavailable | 503, with Retry-After: the error's value in whole seconds, or one second |
 | anything else | 500 |
 
-The words of an error are shown only where they are about the request. What a store or a server says about itself is
-logged, with the id of the request, and the answer has a sentence of its own.
+The message of an error is returned only if it concerns the request. Internal messages of a store or server are logged
+with the request id, and the response has a generic sentence.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ log = structlog.get_logger()
 MEDIA_TYPE = "application/problem+json"
 DOCUMENTED_AT = "/docs/reference/errors"
 RETRY_AFTER_SECONDS = 1
-"""If an error does not say when, and at least."""
+"""Default and minimum."""
 
 STATUS: dict[type[Exception], int] = {
     NotFound: 404,
@@ -68,26 +68,26 @@ STATUS: dict[type[Exception], int] = {
     Unavailable: 503,
     Exception: 500,
 }
-"""The first class of an error's ancestors that is here counts."""
+"""Status by error class; the first match in the MRO counts."""
 _ABOUT_US = (Rejected, StoreInUse, StoreUnfit, Fenced)
 _AUTHENTICATE = {"WWW-Authenticate": 'Bearer realm="mainspring"'}
 _OWN_WORDS = {
-    422: "the store does not take what the request has in it",
-    409: "something else was done first: look again",
-    503: "the store or another server can't be reached now; it is not known whether the request was carried out",
-    500: "something is wrong with the server; its log has more under the id of the request",
+    422: "the store rejected the content of the request",
+    409: "conflict with a concurrent change; fetch the latest version and retry",
+    503: "the store or another server is unavailable; the request may or may not have been executed",
+    500: "internal server error; see the server log under the request id",
 }
 _HINTS = {
     401: "send a token: `Authorization: Bearer msp_..`",
-    412: "look at it again, and change what you find then",
-    429: "wait for as long as it says (`Retry-After`), then send it again",
-    503: "send it again a little later; with an Idempotency-Key that is safe for runs too",
+    412: "fetch the latest version and retry",
+    429: "retry after the time in `Retry-After`",
+    503: "retry later; use an Idempotency-Key to retry safely",
 }
 _STEP = re.compile(r"""\[(\d+|\.\.\.)\]|\[('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\]|\.?([^.\[\]]+)""")
 
 
 def problem_of(error: Exception, request_id: str = "") -> Problem:
-    """An error as it is told."""
+    """Convert an error to a problem."""
     if isinstance(error, HTTPException):
         return _of_http(error)
     status = next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
@@ -107,7 +107,7 @@ def problem_of(error: Exception, request_id: str = "") -> Problem:
 
 
 def respond(error: Exception, request_id: str) -> Response:
-    """The answer to a request that failed. What is our own fault is logged."""
+    """Respond to a failed request. Internal errors are logged."""
     problem = problem_of(error, request_id)
     if problem.status == HTTPStatus.INTERNAL_SERVER_ERROR:
         log.error("request.broken", request=request_id, fault=repr(error), exc_info=error)
@@ -124,9 +124,9 @@ def respond(error: Exception, request_id: str) -> Response:
 
 
 def pointer(where: str) -> str:
-    """The path of a fault as a JSON pointer: `tasks[3].needs[0]` is `/tasks/3/needs/0`, the body itself is empty.
+    """Convert the path of a fault to a JSON pointer: `tasks[3].needs[0]` is `/tasks/3/needs/0`, the body is empty.
 
-    What is not in the body keeps its form: `query:limit`.
+    Locations outside the body keep their form: `query:limit`.
     """
     if where in {"", "body"} or where.startswith(("query:", "path:", "header:")):
         return "" if where == "body" else where
@@ -138,24 +138,24 @@ def pointer(where: str) -> str:
 
 
 def not_found(kind: str, id: str) -> NotFound:
-    """There is no such thing, or it is not yours: the words are the same."""
+    """Return NotFound with the same message for missing and for invisible resources."""
     return NotFound(f"there is no {kind} {id[:200]}")
 
 
 def refusal(summary: str, where: str, why: str) -> Refused:
-    """One fault in one place."""
+    """Return Refused with one fault."""
     return Refused(summary, [Fault(where=where, why=why)])
 
 
 def _of_http(error: HTTPException) -> Problem:
-    """What the router itself refuses: a path or a method that is not there."""
+    """Convert an error of the router: an unknown path or method."""
     code = NotFound.code if error.status_code == HTTPStatus.NOT_FOUND else Refused.code
     return Problem(
         type=f"{DOCUMENTED_AT}#{code}",
         title=HTTPStatus(error.status_code).phrase.capitalize(),
         status=error.status_code,
         code=code,
-        hint="/openapi.json lists what there is",
+        hint="see /openapi.json for all routes",
     )
 
 

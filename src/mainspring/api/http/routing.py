@@ -1,4 +1,4 @@
-"""Turns typed functions into routes: what comes with a request is found by name and annotation.
+"""Turn typed functions into routes: request data is bound by argument name and annotation.
 
     router = Router()
 
@@ -8,23 +8,22 @@
 
 | an argument | is |
 |---|---|
-| `principal: Principal`, `services: Services`, `request: Request` | who asks, what routes work with, the request |
-| `audit: Auditor` | for what the audit log says of it; what changes something must have it, unless `audited=False` |
+| `principal: Principal`, `services: Services`, `request: Request` | the caller, the services, the request |
+| `audit: Auditor` | creates the audit entry; required for routes that change something, unless `audited=False` |
 | named as a part of the path | that part |
-| `body: SomeStruct` | the body, read as JSON; every fault that can be named is named |
-| `body: bytes` | the body as it came |
+| `body: SomeStruct` | the body, read as JSON; all faults are reported |
+| `body: bytes` | the raw body |
 | `Annotated[.., Header("Idempotency-Key")]` | that header |
-| anything else | a parameter of the query; a list takes it several times; limits are `msgspec.Meta` |
+| anything else | a query parameter; a list is repeatable; limits are `msgspec.Meta` |
 
-1. A route says which role it asks for; None is for what anybody may ask. There is no default.
-2. Nobody's body is read before it is known who asks, and none further than `largest_body`.
-3. A route says what it is counted as (`api/submission/rate_limits.py`): a question is a query and everything else an
-   act, unless it says otherwise. It is counted before anything is done for it.
-4. What a function returns is the answer: a struct as JSON, a `Response` as it is, a `Page` with what all lists have
+1. A route names the role that it requires; None makes it public. There is no default.
+2. No body is read before the caller is authenticated, and none beyond `largest_body`.
+3. A route names its rate limit class (`api/submission/rate_limits.py`); default: GET is a query, others are actions.
+   The request is counted before anything else is done.
+4. The return value is the response: a struct as JSON, a `Response` as is, a `Page` with the features of all lists
    (`api/http/paging.py`).
 
-The document of all routes is made by `api/http/openapi.py` from the same `Endpoint`s; `api/http/problems.py` answers
-for errors.
+`api/http/openapi.py` builds the OpenAPI document from the same `Endpoint`s; `api/http/problems.py` renders errors.
 """
 
 from __future__ import annotations
@@ -57,28 +56,28 @@ JSON = "application/json"
 NDJSON = "application/x-ndjson"
 API = "/api/v1"
 LARGEST_STRUCT_BYTES = 1024 * 1024
-"""Of a body that is read as a struct."""
+"""Maximum size of a body that is read as a struct."""
 LONGEST_PARAMETER = 2_000
-"""Characters of one value in a path, a query or a header, unless its type says less."""
+"""Maximum length of a path, query or header value, unless its type sets a lower one."""
 MOST_PARAMETERS = 100
-"""In one query."""
+"""Maximum number of values in one query."""
 
 Call = TypeVar("Call", bound=Callable[..., Awaitable[object]])
 REQUEST_ID = "mainspring.request"
-"""Where the scope of a request has its id."""
+"""Key of the request id in the scope."""
 _INJECTED = {Principal, Services, Request, Auditor}
 _MISSING = inspect.Parameter.empty
 
 
 class Header(msgspec.Struct, frozen=True):
-    """Marks an argument that comes in a header."""
+    """Marks an argument that is bound to a header."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
-    """An argument that comes in the path, the query or a header."""
+    """An argument bound to the path, the query or a header."""
 
     name: str
     source: str
@@ -89,11 +88,11 @@ class Parameter:
 
     @property
     def required(self) -> bool:
-        """Whether it must be there."""
+        """Return whether the parameter is required."""
         return self.default is _MISSING
 
     def read(self, request: Request, faults: list[Fault]) -> object:
-        """Its value in a request; what is wrong with it is added to `faults`."""
+        """Read the value from a request; faults are appended to `faults`."""
         given = self._given(request)
         where = f"{self.source}:{self.wire_name}"
         if given is None:
@@ -128,7 +127,7 @@ _FIELDS = Parameter(
     type=Annotated[str, msgspec.Meta(max_length=paging.LONGEST_FIELDS)] | None,
     default=None,
 )
-"""Which fields the items of a list are to have, with commas between them."""
+"""The fields of list items, comma-separated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,32 +137,32 @@ class Endpoint:
     method: str
     path: str
     operation: str
-    """Its name in the OpenAPI document, in the audit log, in metrics and in `api/auth/permissions.py`: for ever."""
+    """Stable name in the OpenAPI document, audit log, metrics and `api/auth/permissions.py`."""
     call: Callable[..., Awaitable[object]]
     role: Role | None
     status: int
     takes: str
-    """The media type of the body, if there is one."""
+    """Media type of the request body, if any."""
     answers: str
     reads: type | None
-    """What the body is in the document: `body`, unless the route reads it by itself and says what it will find."""
+    """Type of the body in the document: `body`, unless the route reads the body itself."""
     returns: object
-    """The type of the answer; None if it is not JSON of ours."""
+    """Type of the response; None if it is not our JSON."""
     largest_body: int | None
     parameters: tuple[Parameter, ...]
     body: type | None
-    """A struct, `bytes`, or `Request` for one that the route reads by itself; None if there is none."""
+    """A struct, `bytes`, or `Request` if the route reads the body itself; None without a body."""
     injected: Mapping[str, type]
     audited: bool
-    """Each answered request is in the audit log."""
+    """Whether each answered request has an audit entry."""
     also: int | None
-    """Another status that says that all is well: made just now where something was replaced, or the other way round."""
+    """Another success status: 201 instead of 200 for a created resource, or vice versa."""
     counts: Counts
     texts: tuple[str, ...] = ()
-    """Media types of texts that say the same, for whoever accepts them instead."""
+    """Alternative text media types, by content negotiation."""
 
     async def answer(self, request: Request) -> Response:
-        """Find out who asks and what for, call the function, and make its result a response."""
+        """Authenticate the caller, bind the arguments, call the function, and build the response."""
         services: Services = request.app.state.services
         arguments: dict[str, object] = {}
         given: dict[type, object] = {Services: services, Request: request}
@@ -200,13 +199,13 @@ class Endpoint:
             await self._count_submission(request, principal, arguments)
         result = await self.call(**arguments)
         if self.audited and (auditor is None or not auditor.is_done):
-            raise Broken(f"{self.operation} was answered, and the audit log does not say so")
+            raise Broken(f"{self.operation} was answered without an audit entry")
         if isinstance(result, Page) and item is not None:
             return paging.respond(result, request)
         return result if isinstance(result, Response) else json_response(result, self.status)
 
     async def _count(self, request: Request, principal: Principal) -> None:
-        """Count a question or an act, but not what an attempt says of itself. Raises Overloaded."""
+        """Charge a query or an action to its rate limit; requests of attempts are exempt. Raises Overloaded."""
         services: Services = request.app.state.services
         if principal.attempt is not None:
             return
@@ -218,7 +217,7 @@ class Endpoint:
             await services.rates.admit(asker(request, principal), [act_use(services.settings.tuning, principal.name)])
 
     async def _count_submission(self, request: Request, principal: Principal, said: Mapping[str, object]) -> None:
-        """Count a submission, for the tenant that it is for. Raises Overloaded."""
+        """Charge a submission to its tenant's rate limit. Raises Overloaded."""
         services: Services = request.app.state.services
         tenant = principal.tenant
         if principal.sees_everybody():
@@ -231,12 +230,12 @@ class Endpoint:
             await services.rates.admit(asker(request, principal), uses)
 
     def _misspelt(self, request: Request) -> Iterator[Fault]:
-        """Parameters of the query that look like known ones: to ignore `stat=FAILED` would answer something else."""
+        """Report unknown parameters that resemble known ones: ignoring `stat=FAILED` would return wrong results."""
         known = {parameter.wire_name for parameter in self.parameters if parameter.source == "query"}
         for name in request.query_params:
             hint = did_you_mean(name, known) if name not in known else ""
             if hint:
-                yield Fault(where=f"query:{name[:40]}", why=f"is not known{hint}")
+                yield Fault(where=f"query:{name[:40]}", why=f"is unknown{hint}")
 
     async def _read_body(self, request: Request, services: Services) -> object:
         if self.body is bytes:
@@ -259,7 +258,7 @@ class Router:
         self, path: str, *, operation: str, role: Role | None, answers: str = JSON, returns: object = None,
         counts: Counts = Counts.QUERY, texts: tuple[str, ...] = (),
     ) -> Callable[[Call], Call]:  # fmt: skip
-        """Something is read."""
+        """Register a GET route."""
         return self._route(
             "GET", path, operation=operation, role=role, answers=answers, returns=returns, counts=counts, texts=texts
         )
@@ -269,7 +268,7 @@ class Router:
         answers: str = JSON, reads: type | None = None, returns: object = None, largest_body: int | None = None,
         audited: bool = True, also: int | None = None, counts: Counts = Counts.ACT, texts: tuple[str, ...] = (),
     ) -> Callable[[Call], Call]:  # fmt: skip
-        """Something is made or done."""
+        """Register a POST route."""
         return self._route(
             "POST", path, operation=operation, role=role, status=status, takes=takes, answers=answers, reads=reads,
             returns=returns, largest_body=largest_body, audited=audited, also=also, counts=counts, texts=texts,
@@ -286,7 +285,7 @@ class Router:
         largest_body: int | None = None,
         also: int | None = None,
     ) -> Callable[[Call], Call]:
-        """Something is replaced."""
+        """Register a PUT route."""
         return self._route(
             "PUT",
             path,
@@ -300,7 +299,7 @@ class Router:
         )
 
     def delete(self, path: str, *, operation: str, role: Role | None, returns: object = None) -> Callable[[Call], Call]:
-        """Something is taken away."""
+        """Register a DELETE route."""
         return self._route("DELETE", path, operation=operation, role=role, returns=returns, audited=True)
 
     def _route(
@@ -314,9 +313,9 @@ class Router:
             annotated = hints.pop("return")
             injected = {name: kind for name, kind in hints.items() if kind in _INJECTED}
             if role is None and Principal in injected.values():
-                raise TypeError(f"{operation} is public: nobody knows who asks")
+                raise TypeError(f"{operation} is public: it has no Principal")
             if audited and Auditor not in injected.values():
-                raise TypeError(f"{operation} changes something: it must ask for an Auditor")
+                raise TypeError(f"{operation} changes something: it needs an Auditor")
             body: type | None = hints.get("body")
             if body is None and method in {"POST", "PUT"} and Request in injected.values():
                 body = Request
@@ -338,14 +337,14 @@ class Router:
 
 
 def json_response(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """A struct as JSON."""
+    """Respond with a struct as JSON."""
     return Response(msgspec.json.encode(value), status, headers, JSON)
 
 
 def asker(request: Request, principal: Principal) -> str:
-    """Who asks, so that whoever asks again is known: one name may be used by many.
+    """Return the identity of a client for rate limits, stable across retries; several clients may share one principal.
 
-    The key of a request says that it is the same one; without it the connection has to.
+    The idempotency key identifies a retried request; without it the connection does.
     """
     key = request.headers.get("Idempotency-Key", "")
     if 1 <= len(key) <= LONGEST_KEY:
@@ -370,14 +369,14 @@ def _parameters(call: Call, path: str, hints: Mapping[str, object], others: set[
 
 
 def _fault_in(text: str) -> str | None:
-    """Why no parameter can be this text."""
+    """Return why a text is not a valid parameter value; None if it is."""
     if len(text) > LONGEST_PARAMETER:
         return f"must have at most {LONGEST_PARAMETER} characters"
     return fault_in_text(text)
 
 
 def _takes_several(kind: object) -> bool:
-    """Whether a type is a list, or may be one."""
+    """Return whether a type is a list, or may be one."""
     return get_origin(kind) is list or any(map(_takes_several, get_args(kind)))
 
 

@@ -1,7 +1,7 @@
-"""Cursors of lists that are ordered by a time, where many rows may have the same one.
+"""Cursors of lists that are ordered by time, where many rows may have the same time.
 
-A cursor (`TimeCursor`) is the time of the last row, and how many rows of that time have been given: whoever asks on
-gets the rows from that time on, without those. Where rows of one time are ordered by id, it is the time and the id
+A cursor (`TimeCursor`) is the time of the last row, and the number of returned rows of that time: the next page starts
+at that time and skips them. Where rows of one time are ordered by id, the cursor is the time and the id
 (`read_place`).
 """
 
@@ -25,14 +25,14 @@ _V = TypeVar("_V")
 
 
 class TimeCursor(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a list goes on: the latest rows first."""
+    """Position in a list, latest rows first."""
 
     at: datetime | None = None
     given: int = 0
 
     @classmethod
     def read(cls, cursor: str) -> TimeCursor:
-        """The place that a cursor stands for; the beginning if there is none. Raises Refused."""
+        """Parse a cursor; an empty one is the beginning. Raises Refused."""
         if not cursor:
             return cls()
         at, given = run_views.read_cursor(cursor, 2)
@@ -45,14 +45,14 @@ class TimeCursor(msgspec.Struct, frozen=True, kw_only=True):
         return place
 
     def before(self, asked: datetime | None) -> datetime | None:
-        """Rows must be before this, if whoever asks wants those before `asked`."""
+        """Return the upper bound of rows: the cursor, or `asked` if it is earlier."""
         own = None if self.at is None else self.at + _INSTANT
         return min(filter(None, (own, asked)), default=None)
 
     def page(
         self, rows: Sequence[_R], limit: int, time_of: Callable[[_R], datetime], view: Callable[[_R], _V]
     ) -> Page[_V]:
-        """A page of rows of which `limit + given` were asked for."""
+        """Build a page from rows of which `limit + given` were read."""
         shown = rows[self.given :]
         if len(shown) < limit:
             return Page(items=[view(row) for row in shown])
@@ -62,7 +62,7 @@ class TimeCursor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_place(cursor: str) -> tuple[datetime, str] | None:
-    """The time and the id that a list by both goes on behind; None for its beginning. Raises Refused."""
+    """Parse the time and id of a cursor; None for the beginning. Raises Refused."""
     if not cursor:
         return None
     time, behind = run_views.read_cursor(cursor, 2)
@@ -76,4 +76,4 @@ def read_place(cursor: str) -> tuple[datetime, str] | None:
 
 
 def _unknown() -> Refused:
-    return refusal("the request has 1 fault", "query:cursor", "is not one that this list gave")
+    return refusal("the request has 1 fault", "query:cursor", "is not a cursor of this list")

@@ -1,4 +1,4 @@
-"""Which job a run is of, for those who follow what happens to the runs of a job: looked up once for each run."""
+"""Job names of runs, for followers that filter by job: looked up once per run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _AT_ONCE = 16
 
 
 class RunJobs:
-    """Remembers the names of the jobs of runs. However many follow, the store is asked once."""
+    """Caches the job names of runs; concurrent lookups share one read."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -21,7 +21,7 @@ class RunJobs:
         self._asking = asyncio.Lock()
 
     async def names(self, runs: Iterable[str]) -> dict[str, str]:
-        """The name of the job of each of these runs; empty for one that nobody knows. Raises Unavailable."""
+        """Return the job name of each run; empty if the run is unknown. Raises Unavailable."""
         wanted = list(dict.fromkeys(runs))
         async with self._asking:
             unknown = [run_id for run_id in wanted if run_id not in self._known]

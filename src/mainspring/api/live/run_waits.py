@@ -1,7 +1,7 @@
-"""Whoever wants to hear of a run's end waits here (`Prefer: wait=30`): one follower of the live stream for all of them.
+"""Requests that wait for the end of a run (`Prefer: wait=30`): one follower of the live stream for all of them.
 
-A run ends with the last transition of its tasks, in the same batch. So a waiter looks at its run when a task of it has
-ended, and now and then in case that was not heard.
+A run ends with the last transition of its tasks, in the same batch. A waiter therefore checks its run when one of its
+tasks has ended, and periodically in case a transition was missed.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ log = structlog.get_logger()
 
 _LOOK_EVERY_SECONDS = 5.0
 _PAUSE_SECONDS = 0.05
-"""From one look at a run to the next: of a wide run many tasks end together."""
+"""Minimum time between two checks of a run: in a wide run many tasks end together."""
 _REST_SECONDS = 1.0
 
 
 class RunWaits:
-    """Those who wait for runs to end."""
+    """Requests that wait for runs to end."""
 
     def __init__(self, store: Store, live: LiveStream, clock: Clock, background: BackgroundLoops) -> None:
         self._store = store
@@ -42,7 +42,7 @@ class RunWaits:
         self._listening: asyncio.Task[None] | None = None
 
     async def until_over(self, run_id: str, seconds: float) -> None:
-        """Comes back when a run is over, after so many seconds, or when this server ends. Raises Unavailable."""
+        """Wait until a run has ended, the timeout expires or this server stops. Raises Unavailable."""
         if seconds <= 0:
             return
         something = asyncio.Event()
@@ -55,7 +55,7 @@ class RunWaits:
                     await self._clock.sleep(_PAUSE_SECONDS)
                     await _wait(something)
         except TimeoutError:
-            pass  # the answer says where the run is by now
+            pass  # the response has the current state of the run
         finally:
             self._leave(run_id, something)
 
@@ -73,11 +73,11 @@ class RunWaits:
         return run is None or run.state in FINAL_RUN
 
     async def _listen(self) -> None:
-        """Wake those whose run may have ended, until cancelled."""
+        """Wake the waiters whose run may have ended, until cancelled."""
         while not self._live.is_ending:
             try:
                 places = await self._live.now()
-                self._wake_all()  # what happened before these places, only the rows tell
+                self._wake_all()  # earlier transitions are visible only in the rows
                 async for group in self._live.follow(places):
                     for told in group:
                         if told.transition.end in FINAL:
@@ -86,7 +86,7 @@ class RunWaits:
             except Unavailable as fault:
                 log.warning("waits.unavailable", fault=str(fault))
                 await self._clock.sleep(_REST_SECONDS)
-        await asyncio.Event().wait()  # all waiters leave now, and the last one cancels this
+        await asyncio.Event().wait()  # all waiters return now, and the last one cancels this task
 
     def _wake_all(self) -> None:
         for waiting in self._waiting.values():
@@ -103,5 +103,5 @@ async def _wait(something: asyncio.Event) -> None:
         async with asyncio.timeout(_LOOK_EVERY_SECONDS):
             await something.wait()
     except TimeoutError:
-        pass  # nothing was heard of it: time for a look all the same
+        pass  # no transition seen: check anyway
     something.clear()

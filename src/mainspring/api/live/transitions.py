@@ -1,13 +1,13 @@
-"""Transitions as they become durable (OBS-4): one tail of the store for each server, however many follow it.
+"""Transitions as they become durable (OBS-4): one tail of the store per server, whatever the number of followers.
 
-    store.transitions_after ──tail──► a bounded queue for each follower ──► routes_events
+    store.transitions_after ──tail──► a bounded queue per follower ──► routes_events
 
-1. The tail reads only while somebody follows: every 0.2 s, and at once when a leader here has committed.
-2. A follower gets every transition behind its cursor once, in the order of its shard. It first reads from the store
-   what it missed, then what the tail has put into its queue meanwhile and is new to it.
-3. Nobody waits for a slow follower: when its queue is full it is let go, and may come back with its cursor.
+1. The tail reads only while there are followers: every 0.2 s, and immediately after a commit of a local leader.
+2. A follower gets every transition after its cursor once, in the order of its shard: first from the store, then from
+   its queue without duplicates.
+3. A slow follower delays no one: when its queue is full it is disconnected, and may reconnect with its cursor.
 
-A cursor is a place in the story of each shard: the number of a batch and an ordinal within it.
+A cursor is a position in each shard's transitions: a batch number and an ordinal within it.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from mainspring.store.ports.store import Store
 log = structlog.get_logger()
 
 Place = tuple[int, int]
-"""A batch and an ordinal within it: what comes behind is new."""
+"""A batch number and an ordinal within it; later transitions are new."""
 
 POLL_SECONDS = 0.2
 HEARTBEAT_SECONDS = 5.0
 AT_ONCE = 1_000
 _MOST_WAITING = 200
-"""Groups of at most AT_ONCE transitions that wait for one follower."""
+"""Queue limit of one follower, in groups of at most AT_ONCE transitions."""
 _SHARDS_EVERY_READS = 10
 _BEGINNING: Place = (0, -1)
 
 
 class _Follower:
-    """One who follows: what waits for it, and whether it was let go."""
+    """A follower: its queue, and whether it was disconnected."""
 
     def __init__(self) -> None:
         self.gone = False
@@ -48,7 +48,7 @@ class _Follower:
         self._something = asyncio.Event()
 
     def put(self, group: list[Told]) -> None:
-        """Something happened. If too much waits already, the follower is let go, and gets nothing behind the gap."""
+        """Enqueue a group. If the queue is full, disconnect the follower, so that it never sees a gap."""
         if self.gone:
             return
         self._waiting.append(group)
@@ -57,13 +57,13 @@ class _Follower:
         self._something.set()
 
     def let_go(self) -> None:
-        """It gets nothing more."""
+        """Disconnect the follower."""
         self.gone = True
         self._waiting.clear()
         self._something.set()
 
     async def next(self) -> list[Told]:
-        """The next group; an empty one after 5 s of silence, or when it was let go."""
+        """Return the next group; an empty one after 5 s of silence or after a disconnect."""
         if not self._waiting and not self.gone:
             self._something.clear()
             try:
@@ -89,21 +89,21 @@ class Live:
         self.is_ending = False
 
     def wake(self) -> None:
-        """A leader here has committed something."""
+        """Wake the tail after a commit of a local leader."""
         self._committed.set()
 
     def end_followers(self) -> None:
-        """The server ends: let everybody go."""
+        """Disconnect all followers, because the server is stopping."""
         self.is_ending = True
         for follower in self._followers:
             follower.let_go()
 
     async def now(self) -> dict[str, Place]:
-        """The place of each shard's story behind which only what is still to come is. Raises Unavailable."""
+        """Return the current position of each shard. Raises Unavailable."""
         return {row.id: (row.batch_no + 1, -1) for row in await self._store.shards()}
 
     async def follow(self, after: Mapping[str, Place]) -> AsyncIterator[list[Told]]:
-        """What happens after these places; an empty list every 5 s of silence. Raises Unavailable."""
+        """Yield transitions after these positions; an empty list every 5 s of silence. Raises Unavailable."""
         follower = await self._join()
         try:
             places = dict(after)
@@ -119,16 +119,16 @@ class Live:
             self._leave(follower)
 
     async def so_far(self, after: Mapping[str, Place]) -> AsyncIterator[list[Told]]:
-        """What has happened after these places, up to now. Raises Unavailable."""
+        """Yield the transitions after these positions, up to now. Raises Unavailable."""
         places = dict(after)
         for row in await self._store.shards():
             async for group in self._missed(row.id, places):
                 yield group
                 if group[-1].batch_no > row.batch_no:
-                    break  # that is news since it was asked for
+                    break  # newer than the request
 
     async def _missed(self, shard: str, places: dict[str, Place]) -> AsyncIterator[list[Told]]:
-        """What the store has of a shard behind its place, which moves on."""
+        """Yield the stored transitions of a shard after its position, which advances."""
         while True:
             group = await self._store.transitions_after(shard, *places.get(shard, _BEGINNING), AT_ONCE)
             if group:
@@ -170,7 +170,7 @@ class Live:
                 async with asyncio.timeout(POLL_SECONDS):
                     await self._committed.wait()
             except TimeoutError:
-                pass  # another server may lead, whose commits nobody tells us of
+                pass  # another server may lead, whose commits are only visible in the store
             self._committed.clear()
 
     async def _read(self, shard: str) -> None:
@@ -181,12 +181,12 @@ class Live:
 
 
 def write_cursor(places: Mapping[str, Place]) -> str:
-    """A cursor as text: `default:1042.7,gpu:3.0`."""
+    """Format a cursor: `default:1042.7,gpu:3.0`."""
     return ",".join(f"{quote(shard, safe='')}:{batch}.{ordinal}" for shard, (batch, ordinal) in sorted(places.items()))
 
 
 def read_cursor(text: str) -> dict[str, Place]:
-    """A cursor from its text. Raises Refused."""
+    """Parse a cursor. Raises Refused."""
     places: dict[str, Place] = {}
     for part in text.split(",") if text else ():
         shard, _, place = part.rpartition(":")
@@ -194,8 +194,8 @@ def read_cursor(text: str) -> dict[str, Place]:
         try:
             places[unquote(shard)] = (_number(batch), _number(ordinal))
         except ValueError:
-            why = "is no cursor of this stream"
-            raise Refused("the cursor can't be read", [Fault(where="query:after", why=why)]) from None
+            why = "is not a cursor of this stream"
+            raise Refused("invalid cursor", [Fault(where="query:after", why=why)]) from None
     return places
 
 

@@ -1,16 +1,15 @@
-"""What attempts printed, as files of this server's disk: `logs/<day>/<attempt>.<start>.log`.
+"""Log files of attempts on this server's disk: `logs/<day>/<attempt>.<start>.log`.
 
-A file is a segment: the part of one attempt's log that begins at `start`. Usually there is one, from 0. A piece that
-does not follow what is here begins another: what is in between went to the server that led before. The segment that
-has the end of the log is called `.end` instead of `.log`.
+A file is a segment: the part of an attempt's log that begins at `start`. Usually there is one, from 0. A piece that
+does not continue an existing segment starts a new one: the gap went to a previous leader. The segment with the end of
+the log is named `.end` instead of `.log`.
 
-1. An attempt's id is checked against a strict pattern before it becomes a part of a path.
-2. A piece may come twice, or overlap: a byte of the log is at one place in its segment, and never written twice there.
-3. A log is never longer than its limit, and the directory shrinks by whole days, the oldest first.
+1. An attempt id is validated against a strict pattern before it becomes part of a path.
+2. Pieces may repeat or overlap: each byte has one position in its segment and is written once.
+3. A log never exceeds its limit; the directory is trimmed by whole days, oldest first.
 
-Nothing here waits on anything but the disk: the store of logs (`api/logs/logs.py`) calls it in a thread, one call at a
-time. A piece that was written survives the process; whether it survives the machine is up to the operating system, and
-to the worker's own copy.
+All operations block on disk only: `api/logs/logs.py` calls them in one thread, sequentially. A written piece survives
+the process; surviving a machine crash depends on the operating system and on the worker's own copy.
 """
 
 from __future__ import annotations
@@ -36,13 +35,13 @@ _ATTEMPT = re.compile(r"att_([0-9a-f]{12})-[0-9a-f]{16}")
 _SEGMENT = re.compile(rf"({_ATTEMPT.pattern})\.(\d{{1,16}})\.(log|end)")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAYS_IN_MIND = 3
-"""Of so many days the names of all files are in memory: those that are written or read now."""
+"""Number of days whose file names are cached: those being written or read."""
 
 _MOST_SILENT = 50_000
 
 
 class Segment(msgspec.Struct, kw_only=True):
-    """One file: a part of a log without a gap."""
+    """One file: a contiguous part of a log."""
 
     start: int
     size: int
@@ -50,30 +49,30 @@ class Segment(msgspec.Struct, kw_only=True):
 
     @property
     def stop(self) -> int:
-        """Where it ends."""
+        """Return the end offset."""
         return self.start + self.size
 
 
 class _Moved(Exception):
-    """A file is not as long as it was: somebody else has written there."""
+    """The file size changed: another process has written to it."""
 
 
 class Extent(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of a log is here."""
+    """The local extent of a log."""
 
     size: int = 0
-    """Where the last segment ends."""
+    """End of the last segment."""
     complete: bool = False
-    """The end of the log is here; what is before it need not be."""
+    """Whether the end of the log is here; earlier parts may be missing."""
 
 
 def is_attempt(id: str) -> bool:
-    """Whether this can be the id of an attempt."""
+    """Return whether this is a well-formed attempt id."""
     return _ATTEMPT.fullmatch(id) is not None
 
 
 class LogFiles:
-    """The logs below one directory."""
+    """The logs in one directory."""
 
     def __init__(
         self,
@@ -90,10 +89,10 @@ class LogFiles:
         self._days: OrderedDict[str, dict[str, list[Segment]]] = OrderedDict()
         self._silent: OrderedDict[str, None] = OrderedDict()
         self._written = 0
-        """Bytes since the last sweep."""
+        """Bytes written since the last sweep."""
 
     def append(self, piece: Log) -> int:
-        """Keep a piece; returns up to where the log is known here, from the piece's beginning on. Raises OSError."""
+        """Write a piece; returns the offset up to which the log is stored from its start on. Raises OSError."""
         at = min(piece.offset, self._largest_log)
         data = piece.data[: self._largest_log - at]
         try:
@@ -102,8 +101,8 @@ class LogFiles:
                 self._extend(piece.attempt, segment, data[segment.stop - at :], ended=piece.last)
                 at = segment.stop
         except (OSError, _Moved) as fault:
-            # What is on the disk is what counts: a server that shares the directory may have written there, or a full
-            # disk may have taken a part.
+            # The disk is authoritative: another server may share the directory, or a full disk may have truncated the
+            # write.
             self._days.pop(_day_of(piece.attempt), None)
             if isinstance(fault, _Moved):
                 return self.append(piece)
@@ -111,7 +110,7 @@ class LogFiles:
         return max(at, piece.offset + len(piece.data))
 
     def _segment_for(self, piece: Log, at: int, data: bytes) -> Segment | None:
-        """The segment that a piece belongs to, perhaps a new one; None if there is nothing to write."""
+        """Return the segment of a piece, perhaps a new one; None if there is nothing to write."""
         logs = self._day(piece.attempt)
         segment = next((one for one in logs.get(piece.attempt, ()) if one.start <= at <= one.stop), None)
         if segment is not None:
@@ -138,14 +137,14 @@ class LogFiles:
             path.rename(self._path(attempt, segment))
 
     def _note_silence(self, piece: Log) -> None:
-        """An attempt that printed nothing has no file: that it is over is remembered for a while."""
+        """Record the end of an empty log, which has no file, for a while."""
         if piece.last:
             self._silent[piece.attempt] = None
             if len(self._silent) > _MOST_SILENT:
                 self._silent.popitem(last=False)
 
     def extent(self, attempt: str) -> Extent:
-        """How much of a log is here."""
+        """The local extent of a log."""
         segments = self._segments(attempt)
         if not segments:
             return Extent(complete=attempt in self._silent)
@@ -153,7 +152,7 @@ class LogFiles:
         return Extent(size=size, complete=any(one.ended and one.stop == size for one in segments))
 
     def read(self, attempt: str, offset: int, limit: int) -> bytes:
-        """What is here of a log from `offset` on, without a gap; nothing if that byte is not here."""
+        """Read the local log from `offset` up to the next gap; empty if that byte is not here."""
         segment = next((one for one in self._segments(attempt) if one.start <= offset < one.stop), None)
         if segment is None:
             return b""
@@ -166,17 +165,17 @@ class LogFiles:
             return b""
 
     def first_after(self, attempt: str, offset: int) -> int | None:
-        """Where the next segment behind a gap begins."""
+        """Return the start of the next segment after a gap."""
         return min((one.start for one in self._segments(attempt) if one.start > offset), default=None)
 
     def is_large(self) -> bool:
-        """Whether so much was written that it is time to sweep."""
+        """Return whether enough was written to sweep."""
         return self._written * 20 > self._largest_directory
 
     def sweep(self, today: date) -> int:
-        """Take away the days that are past their time, and the oldest ones while all is too large; returns the size.
+        """Delete days beyond retention, and the oldest ones while the directory is too large; return its size.
 
-        A log that was written to within that time stays, however old its attempt is.
+        A log written to within the retention is kept, however old its attempt is.
         """
         self._written = 0
         sizes = {day.name: _size(day) for day in sorted(self._directory.glob("[0-9]*-[0-9]*-[0-9]*"))}
@@ -189,7 +188,7 @@ class LogFiles:
             left = _remove_old(self._directory / day, today - self._kept) if total <= self._largest_directory else 0
             if not left:
                 shutil.rmtree(self._directory / day, ignore_errors=True)
-            because = "past its time" if day < oldest_kept else "all logs together are too large"
+            because = "older than the retention" if day < oldest_kept else "the directory is too large"
             log.info("log.day_removed", day=day, size_bytes=size - left, left_bytes=left, because=because)
             total -= size - left
         return total
@@ -202,7 +201,7 @@ class LogFiles:
         return self._day(attempt).get(attempt, [])
 
     def _day(self, attempt: str) -> dict[str, list[Segment]]:
-        """All logs of an attempt's day, by attempt."""
+        """Return the segments of an attempt's day, by attempt."""
         day = _day_of(attempt)
         known = self._days.get(day)
         if known is None:
@@ -226,15 +225,15 @@ class LogFiles:
 
 
 def _day_of(attempt: str) -> str:
-    """The day on which an attempt was made, from its id; no other text gets into a path."""
+    """Return the day of an attempt, from its id; no other text gets into a path."""
     named = _ATTEMPT.fullmatch(attempt)
     if named is None:
-        raise ValueError(f"{attempt!r} is no attempt")
+        raise ValueError(f"{attempt!r} is not an attempt id")
     return (_EPOCH + timedelta(milliseconds=int(named[1], 16))).date().isoformat()
 
 
 def _remove_old(directory: Path, oldest_kept: date) -> int:
-    """Remove the files that were not written to since then; returns the size of the others."""
+    """Delete the files last written before that day; return the size of the others."""
     left = 0
     for path in directory.iterdir():
         status = path.stat()

@@ -1,14 +1,14 @@
-"""What attempts printed (WRK-8): kept as files where the worker's leader was, read from wherever it is.
+"""Attempt logs (WRK-8): stored as files on the server that received them, read from any server.
 
-    link ──pieces──► waiting ──one thread──► files ──LogKept──► link
-                                               └── followers are woken
+    link ──pieces──► queue ──one thread──► files ──LogKept──► link
+                                             └── followers are woken
 
-1. The event loop never waits for the disk: all work on files is done by one thread, many pieces at a time.
-2. A worker writes only the logs of attempts that are, or were, its own.
-3. The answer `LogKept` follows the write. A piece that could not be written gets none, and is sent again.
-4. Whoever brings more than may wait is held up; other links are not.
+1. The event loop never blocks on disk: one thread does all file work, many pieces at a time.
+2. A worker may write only the logs of its own attempts.
+3. `LogKept` follows the write. A piece that could not be written is not acknowledged, and is sent again.
+4. A link that sends more than the queue limit is throttled; other links are not.
 
-After a change of leader the parts of one log may be on several servers: a reader asks here first, then the others.
+After a change of leader, parts of one log may be on several servers: readers try this server first, then the others.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LARGEST_READ_BYTES = 1024 * 1024
 SWEEP_EVERY_SECONDS = 600.0
 _MOST_WAITING_BYTES = 32 * 1024 * 1024
 _PIECE_COSTS_BYTES = 200
-"""What a piece counts besides its data, so that empty ones are not free."""
+"""Overhead counted per piece, so that empty pieces are not free."""
 _MOST_OWNERS = 50_000
 _PAUSE_SECONDS = 0.5
 _LAST_WRITE_SECONDS = 2.0
@@ -50,14 +50,14 @@ LOGS = "/internal/v1/logs/"
 
 
 class Part(LogPiece, frozen=True, kw_only=True):
-    """What one server has of a log."""
+    """The part of a log on one server."""
 
     next_start: int | None = None
-    """If it does not have the byte that was asked for: where it goes on behind the gap."""
+    """Start of the next segment, if the requested byte is missing."""
 
 
 class LogStore:
-    """The logs of one server, and the way to those of the others."""
+    """The logs of one server, and access to those of the others."""
 
     def __init__(self, files: LogFiles, host: Host, store: Store, peers: Peers, clock: Clock) -> None:
         self._files = files
@@ -72,7 +72,7 @@ class LogStore:
         self._room = asyncio.Event()
         self._room.set()
         self._owners: OrderedDict[str, str] = OrderedDict()
-        """Attempts that are over, and whose they were."""
+        """Workers of attempts that have ended."""
         self._followers: dict[str, set[asyncio.Future[None]]] = {}
         self._next_sweep = float("-inf")
         self._ending = False
@@ -80,7 +80,7 @@ class LogStore:
     # writing
 
     async def take(self, link: Link, pieces: Sequence[Log]) -> None:
-        """Have pieces written that a worker sent; comes back at once unless too much waits already."""
+        """Enqueue pieces from a worker for writing; blocks only while the queue is full."""
         for piece in pieces:
             self._waiting.append((link, piece))
             self._waiting_bytes += len(piece.data) + _PIECE_COSTS_BYTES
@@ -90,7 +90,7 @@ class LogStore:
             await self._room.wait()
 
     async def add(self, attempt: str, data: bytes) -> None:
-        """Put a piece at the end of a log, which may be on another server: the parts are read as one."""
+        """Append to a log, part of which may be on another server."""
         offset = (await self.read(attempt, -1, 1)).size
         try:
             await self._in_thread(lambda: self._files.append(Log(attempt, offset, data)))
@@ -99,26 +99,26 @@ class LogStore:
         _wake(self._followers.get(attempt, ()))
 
     async def run(self) -> None:
-        """Write what comes, and sweep, until cancelled."""
+        """Write queued pieces and sweep, until cancelled."""
         while True:
             try:
                 async with asyncio.timeout(SWEEP_EVERY_SECONDS):
                     await self._something.wait()
             except TimeoutError:
-                pass  # time to sweep, though nothing came
+                pass  # time to sweep
             self._something.clear()
             waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
             self._room.set()
             try:
                 await self._write(waiting)
-            except Exception as fault:  # noqa: BLE001 - these pieces get no answer and come again; the others go on
+            except Exception as fault:  # noqa: BLE001 - unacknowledged pieces are sent again; the loop continues
                 log.warning("log.write_failed", fault=repr(fault))
             if self._clock.monotonic() >= self._next_sweep or self._files.is_large():
                 self._next_sweep = self._clock.monotonic() + SWEEP_EVERY_SECONDS
                 await self._sweep()
 
     async def close(self) -> None:
-        """Write what still waits, unless the store can't say whose it is, and end."""
+        """Flush the queue, unless the store can't name the owners in time, and shut down."""
         waiting, self._waiting = self._waiting, []
         try:
             async with asyncio.timeout(_LAST_WRITE_SECONDS):
@@ -138,7 +138,7 @@ class LogStore:
             _wake(self._followers.get(attempt, ()))
 
     async def _only_own(self, waiting: Sequence[tuple[Link, Log]]) -> list[tuple[Link, Log]]:
-        """Without the pieces of attempts that are not the worker's: those are answered, so that it lets go of them."""
+        """Drop pieces of other workers' attempts, and acknowledge them so that they are not sent again."""
         await self._find_owners({piece.attempt for _, piece in waiting if self._owner(piece.attempt) is None})
         own = []
         for link, piece in waiting:
@@ -151,7 +151,7 @@ class LogStore:
         return own
 
     def _owner(self, attempt: str) -> str | None:
-        """The worker whose attempt it is, as far as that is in memory."""
+        """Return the worker of an attempt, if cached."""
         for leader in self._host.leaders.values():
             task = leader.shard.memory.attempts.get(attempt)
             if task is not None:
@@ -159,7 +159,7 @@ class LogStore:
         return self._owners.get(attempt)
 
     async def _find_owners(self, unknown: set[str]) -> None:
-        """Ask the rows whose attempts these are, and remember it."""
+        """Read the workers of attempts from the store, and cache them."""
         found = dict.fromkeys(unknown, _NOBODY)
         asked = [attempt for attempt in unknown if is_attempt(attempt)]
         while asked:
@@ -183,7 +183,7 @@ class LogStore:
     # reading
 
     async def read(self, attempt: str, offset: int, limit: int) -> LogPiece:
-        """A piece of a log from `offset` on; a negative one counts from the end. Empty if there is none (yet)."""
+        """Read a piece of a log at `offset`; a negative one counts from the end. Empty if there is none yet."""
         if not is_attempt(attempt):
             return LogPiece(offset=max(0, offset), data=b"", size=0, complete=False)
         here = await self.read_here(attempt, offset, limit)
@@ -204,11 +204,11 @@ class LogStore:
         return LogPiece(offset=offset, data=b"", size=size, complete=complete)
 
     async def read_here(self, attempt: str, offset: int, limit: int) -> Part:
-        """The same, of what is on this server's disk."""
+        """Read a piece from this server's disk."""
         return await self._in_thread(lambda: _read(self._files, attempt, offset, min(limit, LARGEST_READ_BYTES)))
 
     async def changed(self, attempt: str, seconds: float) -> bool:
-        """Come back when something was added to a log here, or after so many seconds; False: this server ends."""
+        """Wait until a local log has grown, at most this long; False if this server is stopping."""
         if self._ending:
             return False
         follower: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -218,7 +218,7 @@ class LogStore:
             async with asyncio.timeout(seconds):
                 await follower
         except TimeoutError:
-            pass  # nothing was added here; it may have been elsewhere
+            pass  # nothing was added here; perhaps on another server
         finally:
             followers.discard(follower)
             if not followers:
@@ -226,13 +226,13 @@ class LogStore:
         return not self._ending
 
     def end_followers(self) -> None:
-        """Let those go who wait for more."""
+        """Wake all followers, because the server is stopping."""
         self._ending = True
         for followers in self._followers.values():
             _wake(followers)
 
     async def answer(self, request: Request) -> Response:
-        """Another server asks what is here of a log."""
+        """Answer a request from another server for the local part of a log."""
         self._peers.check(request)
         attempt = request.path_params["attempt"]
         offset, limit = int(request.query_params["offset"]), int(request.query_params["limit"])
@@ -269,7 +269,7 @@ def _wake(followers: Iterable[asyncio.Future[None]]) -> None:
 
 
 def _append_all(files: LogFiles, pieces: Sequence[tuple[Link, Log]]) -> dict[tuple[Link, str], int]:
-    """Write pieces; for each link and attempt, up to where its log is kept now."""
+    """Write pieces; return the stored offset for each link and attempt."""
     kept: dict[tuple[Link, str], int] = {}
     for link, piece in pieces:
         try:

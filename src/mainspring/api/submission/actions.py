@@ -1,4 +1,4 @@
-"""Has an act carried out by whoever leads the shard, and says what became of it."""
+"""Execute an action on the leader of a shard, and return its result."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ LONGEST_REASON = 1_000
 
 
 def reason(why: str) -> str:
-    """Why somebody wants it so. Raises Refused if that is too long."""
+    """Check the length of a reason. Raises Refused if it is too long."""
     if len(why) > LONGEST_REASON:
         raise refusal("the body has 1 fault", "why", f"must have at most {LONGEST_REASON} characters")
     return why
 
 
 async def carry_out(services: Services, shard: str, act: Asked) -> Done:
-    """Answers when the act is durable. Raises NotFound, or Conflict if things are such that it can't be."""
+    """Execute an action; returns once it is durable. Raises NotFound, or Conflict if the state does not allow it."""
     answered = await services.shards.ask(shard, act)
     match answered.reply:
         case Reply.DONE:

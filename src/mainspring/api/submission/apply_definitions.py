@@ -1,12 +1,11 @@
-"""Puts jobs with their schedules, some items at a time, and says what became of each.
+"""Apply jobs with their schedules in groups, and report the result of each item.
 
-1. An item is looked at as a whole before anything of it is written: one with a fault changes nothing.
-2. What is as it should be is neither written nor checked again, and the audit log says nothing of it. Each change has
-   an entry of its own.
-3. What changes is written AT_ONCE items at a time, in one transaction for the jobs and one for the new schedules: of
-   1,000 new items each alone would take six times as long. If something is wrong with one of them, they are written one
-   by one: what goes wrong with one does not touch others.
-4. An item that names what another one names is carried out after that one.
+1. An item is validated as a whole before anything of it is written: one with a fault changes nothing.
+2. Unchanged definitions are neither written nor validated, and have no audit entry. Each change has its own entry.
+3. Changes are written AT_ONCE items at a time, in one transaction for the jobs and one for the new schedules: 1,000 new
+   items written one by one would take six times as long. If a group is rejected, its items are written one by one, so
+   that a bad item does not affect others.
+4. An item that names the same job or schedule as another is applied after it.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ _R = TypeVar("_R")
 
 @dataclass(slots=True, kw_only=True)
 class _Schedule:
-    """A schedule of an item, and what becomes of it."""
+    """A schedule of an item, and its result."""
 
     item: _Item
     place: int
@@ -63,25 +62,25 @@ class _Schedule:
     since: datetime | None
     paused: bool
     row: ScheduleRow | None = None
-    """What is there under its name."""
+    """The existing schedule of that name."""
     change: str = ""
 
     @property
     def where(self) -> str:
-        """Its definition in the item."""
+        """Return the path of its definition in the item."""
         return f"schedules[{self.place}].definition"
 
 
 @dataclass(slots=True, kw_only=True)
 class _Item:
-    """An item, and what becomes of it."""
+    """An item, and its result."""
 
     number: int
     tenant: str = ""
     name: str
     job: ReadJob | None = None
     pool: str | None = None
-    """Where its runs go."""
+    """Pool of its runs."""
     schedules: list[_Schedule] = field(default_factory=list)
     faults: Faults = field(default_factory=Faults)
     change: str = ""
@@ -89,11 +88,11 @@ class _Item:
     error: MainspringError | None = None
 
     def refuse(self, error: MainspringError) -> None:
-        """The first thing that goes wrong is told."""
+        """Record an error; the first one is reported."""
         self.error = self.error or error
 
     def line(self) -> ApplyLine:
-        """As it is told."""
+        """Return the result of the item."""
         return ApplyLine(
             number=self.number, job=self.name, change=self.change, version=self.version,
             schedules=[
@@ -106,13 +105,13 @@ class _Item:
 
 
 class _Named(msgspec.Struct, frozen=True):
-    """What can be said of a job that has faults."""
+    """The part of an invalid job that may still be readable."""
 
     name: str = ""
 
 
 class Applying:
-    """One request under way."""
+    """One apply request in progress."""
 
     def __init__(self, services: Services, principal: Principal, audit: Auditor, why: str, *, dry_run: bool) -> None:
         self._services = services
@@ -123,7 +122,7 @@ class Applying:
         self._random = Random(entropy())
 
     async def put(self, wishes: Sequence[ApplyItem], first: int) -> list[ApplyLine]:
-        """What became of at most AT_ONCE items, the first of which has this number."""
+        """Apply at most AT_ONCE items, the first of which has this number; return their results."""
         items = await asyncio.to_thread(lambda: [self._read(wish, number) for number, wish in enumerate(wishes, first)])
         for group in _apart(item for item in items if item.error is None):
             try:
@@ -134,7 +133,7 @@ class Applying:
         return [item.line() for item in items]
 
     def _read(self, wish: ApplyItem, number: int) -> _Item:
-        """An item, with what is wrong with its form."""
+        """Parse an item and collect its faults."""
         item = _Item(number=number, name=_name_of(wish))
         try:
             item.tenant = permissions.tenant_to_act_for(self._principal, wish.tenant)
@@ -151,7 +150,7 @@ class Applying:
                 if item.name and spec.job != item.name:
                     item.faults.add(f"{one.where}.job", f"must be {item.name!a}, the job of the item")
                 if spec.name in names:
-                    item.faults.add(f"{one.where}.name", "stands twice")
+                    item.faults.add(f"{one.where}.name", "is a duplicate")
                 names.add(spec.name)
                 item.schedules.append(one)
         return item
@@ -168,7 +167,7 @@ class Applying:
         await self._put_schedules([one for item in good if item.error is None for one in item.schedules])
 
     async def _look_up(self, group: Sequence[_Item]) -> None:
-        """Find out what is there, and so what is to be done."""
+        """Read the existing definitions and determine the changes."""
         store, tenant = self._services.store, group[0].tenant
         names = [item.name for item in group if item.job is not None]
         jobs = {row.name: row for row in await store.latest_jobs(tenant, names)}
@@ -182,7 +181,7 @@ class Applying:
             one.change = _change_of_schedule(one.spec, one.row)
 
     async def _check_places(self, item: _Item) -> None:
-        """Note whether the job may run somewhere, and where, and whether its schedules may have their priorities."""
+        """Check the routing of the job and the priorities of its schedules."""
         gate = self._services.gate
         if item.job is None or all(
             change == UNCHANGED for change in (item.change, *(s.change for s in item.schedules))
@@ -196,7 +195,7 @@ class Applying:
                 item.faults.add(f"{one.where}.{fault.where}", fault.why)
 
     def _is_good(self, item: _Item, now: datetime) -> bool:
-        """Whether an item has no fault. If it has, nothing is done for it."""
+        """Return whether an item has no faults. One with faults is not applied."""
         for one in item.schedules:
             start = now
             if one.row is None and one.since is not None:
@@ -274,7 +273,7 @@ class Applying:
 async def _each(
     wishes: Sequence[_W], keep: Callable[[Sequence[_W]], Awaitable[Sequence[_R]]]
 ) -> list[_R | MainspringError]:
-    """Keep them together, or each for itself if that is refused; what became of each."""
+    """Write a group together, or one by one if it is rejected; return each result."""
     if not wishes:
         return []
     try:
@@ -289,7 +288,7 @@ async def _each(
 
 @contextmanager
 def _noted(item: _Item, where: str) -> Iterator[None]:
-    """Faults that are raised inside are faults of this part of an item."""
+    """Attribute faults raised in the block to a part of an item."""
     try:
         with faults_in(where):
             yield
@@ -298,7 +297,7 @@ def _noted(item: _Item, where: str) -> Iterator[None]:
 
 
 def _apart(items: Iterable[_Item]) -> Iterator[list[_Item]]:
-    """Groups of one tenant, in order, in which nothing is named twice."""
+    """Split items into groups of one tenant, in order, without duplicate names."""
     group: list[_Item] = []
     names: set[str] = set()
     for item in items:
@@ -313,7 +312,7 @@ def _apart(items: Iterable[_Item]) -> Iterator[list[_Item]]:
 
 
 def _change_of_job(job: ReadJob, known: JobRow | None) -> tuple[str, int]:
-    """What is to be done to a job, and the version that it has then."""
+    """Return the change of a job, and its resulting version."""
     if known is None:
         return CREATED, 1
     is_same = known.definition == job.text
@@ -323,14 +322,14 @@ def _change_of_job(job: ReadJob, known: JobRow | None) -> tuple[str, int]:
 
 
 def _change_of_schedule(spec: ScheduleSpec, known: ScheduleRow | None) -> str:
-    """What is to be done to a schedule."""
+    """Return the change of a schedule."""
     if known is None:
         return CREATED
     return UNCHANGED if msgspec.json.encode(spec).decode() == known.spec else UPDATED
 
 
 def _name_of(wish: ApplyItem) -> str:
-    """The name of an item's job, if it can be read."""
+    """Return the name of an item's job; empty if unreadable."""
     try:
         return msgspec.json.decode(wish.job, type=_Named).name
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -1,15 +1,15 @@
-"""Events as they come in over HTTP: CloudEvents 1.0 (TRG-7).
+"""Parse incoming CloudEvents 1.0 (TRG-7).
 
-| how it is sent | Content-Type | the body |
+| mode | Content-Type | body |
 |---|---|---|
 | structured | `application/cloudevents+json` | one event |
 | batch | `application/cloudevents-batch+json` | a list of events |
 | either | `application/json`, or none | one event, or a list of them |
-| binary | anything, with `ce-id`, `ce-source`, `ce-type` as headers | what the event has as its data |
+| binary | anything, with `ce-id`, `ce-source`, `ce-type` as headers | the data of the event |
 
-1. What is kept of an event is its JSON, as it came, extension attributes and all; of a binary one the same, made here.
-2. Every fault that can be named is named, with the number of the event in a list.
-3. The limits are here and nowhere else: of an event, of a request, of how many are in one.
+1. The stored event is its JSON as received, including extension attributes; binary events are converted to it.
+2. All faults are reported, with the index of the event in a list.
+3. All limits are defined here: size of an event, size of a request, events per request.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LARGEST_EVENT_BYTES = 256 * 1024
 LARGEST_REQUEST_BYTES = 8 * 1024 * 1024
 MOST_EVENTS = 1_000
 LONGEST_ATTRIBUTE_BYTES = 1_024
-"""Of those that an event is found by: they are keys in the store."""
+"""Limit of identifying attributes, which are keys in the store."""
 
 _VERSION = "1.0"
 _HEADER = "ce-"
@@ -42,9 +42,9 @@ _TEXTS = (*_FOUND_BY, "subject", "datacontenttype", "dataschema", "data_base64")
 
 
 def read_events(headers: Mapping[str, str], body: bytes, *, tenant: str, now: datetime) -> list[EventRow]:
-    """The events of a request. One that does not say its time is of now.
+    """Parse the events of a request. An event without a time gets the current one.
 
-    Raises Refused, with every fault, or TooLarge.
+    Raises Refused with all faults, or TooLarge.
     """
     media_type = headers.get("content-type", JSON).partition(";")[0].strip().lower()
     if media_type in {STRUCTURED, BATCH}:
@@ -54,16 +54,14 @@ def read_events(headers: Mapping[str, str], body: bytes, *, tenant: str, now: da
     elif media_type == JSON:
         texts = _split(body, is_batch=None)
     else:
-        raise Refused(
-            f"{media_type[:100]!a} is not how events come: {STRUCTURED}, {BATCH} or {JSON}, or {_HEADER} headers"
-        )
+        raise Refused(f"{media_type[:100]!a} is not supported: use {STRUCTURED}, {BATCH}, {JSON}, or {_HEADER} headers")
     if len(texts) > MOST_EVENTS:
-        raise TooLarge(f"the request has {len(texts)} events, {MOST_EVENTS} are allowed")
+        raise TooLarge(f"the request has {len(texts)} events, at most {MOST_EVENTS} are allowed")
     faults = Faults()
     rows = []
     for number, text in enumerate(texts):
         if len(text) > LARGEST_EVENT_BYTES:
-            raise TooLarge(f"event {number} has {len(text)} bytes, {LARGEST_EVENT_BYTES} are allowed")
+            raise TooLarge(f"event {number} has {len(text)} bytes, at most {LARGEST_EVENT_BYTES} are allowed")
         row = _read(text, f"[{number}]" if len(texts) > 1 else "", tenant, now, faults)
         if row is not None:
             rows.append(row)
@@ -83,11 +81,11 @@ def _split(body: bytes, *, is_batch: bool | None) -> Sequence[bytes]:
         return [bytes(one) for one in msgspec.json.decode(body, type=list[msgspec.Raw])]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         _, found = strict_json.Reader().read(body.decode("utf-8", "replace"), "")
-        raise Refused("the body is no list of events", found) from None
+        raise Refused("the body is not a list of events", found) from None
 
 
 def _from_binary(headers: Mapping[str, str], body: bytes) -> bytes:
-    """The event of a request in binary mode: attributes from the headers, data from the body."""
+    """Build the event of a request in binary mode: attributes from headers, data from the body."""
     event: dict[str, object] = {
         name.removeprefix(_HEADER): unquote(value)
         for name, value in headers.items()
@@ -111,12 +109,12 @@ def _checked_json(body: bytes) -> bytes:
     try:
         msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Refused(f"the body is not JSON, as Content-Type says it is: {error}") from None
+        raise Refused(f"the body is not JSON, contrary to its Content-Type: {error}") from None
     return body
 
 
 def _read(text: bytes, where: str, tenant: str, now: datetime, faults: Faults) -> EventRow | None:
-    """One event; nothing if it has faults."""
+    """Parse one event; None if it has faults."""
     before = faults.total()
     try:
         event, found = strict_json.Reader().read(text.decode(), where)
@@ -145,7 +143,7 @@ def _read(text: bytes, where: str, tenant: str, now: datetime, faults: Faults) -
 
 
 def _check(event: Mapping[str, strict_json.Read], where: str, now: datetime, faults: Faults) -> datetime:
-    """Name what is wrong with the attributes of an event; its time."""
+    """Collect the faults of an event's attributes; return its time."""
 
     def add(name: str, why: str) -> None:
         faults.add(strict_json.path_to(where, name), why)
@@ -158,21 +156,21 @@ def _check(event: Mapping[str, strict_json.Read], where: str, now: datetime, fau
     for name in _TEXTS:
         value = event.get(name, "-")
         if not isinstance(value, str):
-            add(name, "must be a text")
+            add(name, "must be a string")
         elif name in _FOUND_BY and not 1 <= len(value.encode()) <= LONGEST_ATTRIBUTE_BYTES:
             add(name, f"must have 1 to {LONGEST_ATTRIBUTE_BYTES} bytes")
         elif name == "subject" and len(value.encode()) > LONGEST_ATTRIBUTE_BYTES:
             add(name, f"must have at most {LONGEST_ATTRIBUTE_BYTES} bytes")
     if "data" in event and "data_base64" in event:
-        add("data_base64", "can't be there beside data")
+        add("data_base64", "excludes data")
     for name in event:
         if not (name.isascii() and name.isalnum() and name == name.lower()) and name != "data_base64":
-            add(name, "is no name of an attribute: lower case letters and digits")
+            add(name, "is not a valid attribute name: use lower case letters and digits")
     try:
         at = msgspec.convert(event.get("time", now), datetime)
     except msgspec.ValidationError:
-        add("time", "must be a time as in RFC 3339")
+        add("time", "must be an RFC 3339 time")
         return now
     if at.tzinfo is None:
-        add("time", "must say its time zone")
+        add("time", "must have a time zone")
     return at

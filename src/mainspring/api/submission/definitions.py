@@ -1,6 +1,6 @@
-"""Jobs and schedules as people define them: how they are read, what is kept, and what the audit log says of it.
+"""Job and schedule definitions: parsing, rows and audit entries.
 
-For the routes that take one of them, and for the one that takes many (`api/routes/jobs/apply.py`).
+Used by the routes for one definition, and by the one for many (`api/routes/jobs/apply.py`).
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from mainspring.protocol.ids import new_id
 
 
 class ReadJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that can be kept."""
+    """A valid job."""
 
     spec: JobSpec
     text: str
-    """As it is kept."""
+    """The stored JSON."""
 
 
 def read_job(body: bytes, limits: Limits) -> ReadJob:
-    """A job that somebody sent. Raises Refused, with every fault that can be named."""
+    """Parse a job. Raises Refused with all faults."""
     spec = decode_job(body, limits)
     return ReadJob(spec=spec, text=msgspec.json.encode(spec).decode())
 
 
 def new_job(job: ReadJob, *, tenant: str, by: str, now: datetime, random: Random) -> JobRow:
-    """The row of a job; its version is given by the store."""
+    """Build the row of a job; the store assigns its version."""
     return JobRow(
         id=new_id("job", now, random),
         tenant=tenant,
@@ -53,25 +53,25 @@ def new_job(job: ReadJob, *, tenant: str, by: str, now: datetime, random: Random
 
 
 def tell_job(audit: Auditor, job: ReadJob, *, tenant: str, why: str = "") -> AuditEntry:
-    """What the audit log says of a job that is kept: never what it does."""
+    """Return the audit entry of a stored job: its digest, never its content."""
     after = {"tasks": len(job.spec.tasks), "digest": digest_of(job.text)}
     return audit.entry(job.spec.name, tenant=tenant, why=why, after=after)
 
 
 def tell_new_schedule(audit: Auditor, spec: ScheduleSpec, *, tenant: str, why: str) -> AuditEntry:
-    """What the audit log says of a new schedule, of which the id is not known yet."""
+    """Return the audit entry of a new schedule, whose id is not yet known."""
     return audit.entry(spec.name, tenant=tenant, why=why, after=_shown(spec))
 
 
 def tell_schedule(audit: Auditor, row: ScheduleRow, spec: ScheduleSpec, *, why: str) -> AuditEntry:
-    """What the audit log says of a schedule that gets another definition."""
+    """Return the audit entry of a changed schedule."""
     before = schedule_views.definition(row.spec)
     return audit.entry(row.id, tenant=row.tenant, why=why, before=before, after=_shown(spec))
 
 
 @contextmanager
 def faults_in(where: str) -> Iterator[None]:
-    """Faults that are raised inside are about this part of the body, and say so."""
+    """Attribute faults raised in the block to this part of the body."""
     try:
         yield
     except Refused as refused:

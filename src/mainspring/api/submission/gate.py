@@ -1,9 +1,8 @@
-"""What a submission has to pass, once it is known what it says: where it goes (ADM-8), whether it may be P0 (ADM-3),
-and whether its pool takes anything new now (ADM-6, HA-5). How often somebody may come is
-`api/submission/rate_limits.py`.
+"""Admission of validated submissions: routing to a pool (ADM-8), permission for P0 (ADM-3), and backpressure
+(ADM-6, HA-5). Rate limits are in `api/submission/rate_limits.py`.
 
-    checked      Refused: with every fault, the same until somebody changes a rule
-    let in       Overloaded (429) while too much waits, Closed (503) while nobody could take it, with when to come again
+    checks       Refused: with all faults; permanent until a rule changes
+    admission    Overloaded (429) while the backlog is too long, Closed (503) while nothing can run, with Retry-After
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from mainspring.telemetry.metrics import Metrics, Refusal
 
 
 class Deciders(Protocol):
-    """What is asked. Each may be replaced by another while everything is built."""
+    """The services that decide. Each may be replaced during startup."""
 
     store: Store
     pool: str
@@ -41,23 +40,23 @@ class Deciders(Protocol):
 
 
 class Gate:
-    """Lets submissions in."""
+    """Admits submissions."""
 
     def __init__(self, deciders: Deciders) -> None:
         self._ask = deciders
 
     async def place(self, needs: JobNeeds) -> Place:
-        """Where a run of a job goes, or why it can't go anywhere."""
+        """Route a run of a job to a pool, or return why no pool qualifies."""
         rules = await self._ask.rules.known()
         return job_routing.place_run(needs, self._ask.pool, rules, await self._pools(needs.pool))
 
     async def check_job(self, spec: JobSpec) -> list[Fault]:
-        """Why no run of a job could go anywhere."""
+        """Return the faults of a job that no pool can run."""
         rules = await self._ask.rules.known()
         return job_routing.check_job_place(spec, self._ask.pool, rules, await self._pools(spec.pool))
 
     async def check_priority(self, priority: Priority | None, tenant: str) -> list[Fault]:
-        """Why a tenant may not ask for a priority."""
+        """Return why a tenant may not use a priority."""
         if priority is not Priority.P0:
             return []
         rules, now = await self._ask.rules.known(), await self._ask.time.now()
@@ -66,16 +65,16 @@ class Gate:
         return [] if fault is None else [Fault(where="priority", why=fault)]
 
     def part(self, needs: JobNeeds | None, priority: Priority) -> float:
-        """The part of the usual rates at which runs of a job are taken; None: of one that is not known here.
+        """Return the factor on rate limits for runs of a job; None: of a job that is not cached here.
 
-        Where nothing is taken all may come, and hear so from `let_in`.
+        Where nothing is accepted, requests pass, and `let_in` rejects them with the reason.
         """
         usual, rules = self._ask.pool, self._ask.rules.now
         pool = usual if needs is None else job_routing.place_run(needs, usual, rules).pool
         return self._ask.levels.part(pool, priority) or 1.0
 
     async def let_in(self, pool: str, priority: Priority, by: str) -> None:
-        """Whether a pool takes one more run now. Raises Overloaded or Closed."""
+        """Admit one more run to a pool. Raises Overloaded or Closed."""
         verdict = self._ask.levels.verdict(pool, priority)
         if verdict.fate is Fate.CLOSED:
             self._ask.metrics.refused(Refusal.CLOSED)
@@ -89,7 +88,7 @@ class Gate:
                 await self._ask.rates.admit(by, [Use(wish.limit, wish.most)])
 
     async def _pools(self, wanted: str | None) -> Collection[str]:
-        """The pools that there are, as far as it matters for one that is named."""
+        """Return the known pools; the store is read only if the wanted one is unknown."""
         known = {self._ask.pool, *(row.name for row in self._ask.rules.now.pools), *self._ask.levels.pools()}
         if wanted is not None and wanted not in known:
             known |= {row.id for row in await self._ask.store.shards()}
@@ -98,7 +97,7 @@ class Gate:
 
 @contextmanager
 def counted(metrics: Metrics, reason: Refusal) -> Iterator[None]:
-    """Count a submission that is not let in."""
+    """Count a rejected submission in the metrics."""
     try:
         yield
     except Overloaded:
@@ -107,6 +106,6 @@ def counted(metrics: Metrics, reason: Refusal) -> Iterator[None]:
 
 
 def refuse(summary: str, faults: Collection[Fault]) -> None:
-    """Raises Refused if there is a fault."""
+    """Raise Refused if there are faults."""
     if faults:
         raise Refused(f"{summary} has {len(faults)} fault{'s' if len(faults) > 1 else ''}", list(faults))

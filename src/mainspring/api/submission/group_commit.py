@@ -1,6 +1,6 @@
-"""What comes while something is being written waits for it, and goes together: group commit without a timer.
+"""Group commit: requests that arrive during a write join the next one. There is no timer.
 
-A commit each would limit how much can be taken. One that comes alone does not wait for others.
+One commit per request would limit throughput. A single request does not wait for others.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _E = TypeVar("_E")
 
 
 class Gatherer(Generic[_W, _E]):
-    """Puts those together who wait for the same thing.
+    """Groups concurrent writes.
 
-    `write` takes some at once and says how each of them ended; `size` is about how many bytes one has.
+    `write` writes a group and returns one result per item; `size` estimates the bytes of an item.
     """
 
     def __init__(
@@ -36,9 +36,9 @@ class Gatherer(Generic[_W, _E]):
         self._writing: asyncio.Task[None] | None = None
 
     async def add(self, one: _W) -> _E:
-        """Have one written with those who come at the same time. Raises Overloaded if too many wait already."""
+        """Write an item together with concurrent ones. Raises Overloaded if the queue is full."""
         if len(self._waiting) >= MOST_WAITING:
-            raise Overloaded(f"{len(self._waiting)} runs wait to be written already")
+            raise Overloaded(f"{len(self._waiting)} runs are waiting to be written")
         ended: asyncio.Future[_E] = asyncio.get_running_loop().create_future()
         self._waiting.append((one, ended))
         if self._writing is None or self._writing.done():
@@ -51,11 +51,11 @@ class Gatherer(Generic[_W, _E]):
             ends: Sequence[_E | Exception]
             try:
                 ends = await self._write([one for one, _ in group])
-            except Exception as error:  # noqa: BLE001 - whatever it is, each of those who wait is told
+            except Exception as error:  # noqa: BLE001 - every waiter gets the error
                 ends = [error] * len(group)
             for (_, ended), end in zip(group, ends, strict=True):
                 if ended.done():
-                    continue  # whoever waited has gone away
+                    continue  # the waiter is gone
                 if isinstance(end, Exception):
                     ended.set_exception(end)
                 else:

@@ -1,7 +1,7 @@
-"""Requests that may come twice: a key of the caller's (`Idempotency-Key`) makes sure that what they want is made once.
+"""Idempotent requests: with a client key (`Idempotency-Key`) a repeated request has one effect.
 
-A key belongs to a tenant, whatever it is used for: with another request it is refused (409). What is repeated is
-answered as it was the first time, and says so in the header `Idempotent-Replayed`.
+A key belongs to a tenant, across all operations: with another request it is rejected (409). A repeated request gets the
+first response, with the header `Idempotent-Replayed`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ REPLAYED = {"Idempotent-Replayed": "true"}
 
 
 def key_for(key: str | None, tenant: str, operation: str, *wish: object) -> IdempotencyKey | None:
-    """The key of a request for something other than a run, with a digest of what it asks for."""
+    """Return the key of a request other than a submission, with a digest of the request."""
     if key is None:
         return None
     return IdempotencyKey(tenant=tenant, key=key, body_hash=digest_of([operation, *wish]))

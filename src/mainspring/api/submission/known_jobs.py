@@ -1,8 +1,7 @@
-"""Which job a run is of: looked up by name for every run, so it is remembered.
+"""Cache of jobs by name, version and id, because every submitted run needs its job.
 
-A version of a job never changes: what is known of one is known for ever, unless the store turns out to have lost it.
-Which version is the latest is believed for LATEST_SECONDS, and that a job is not deleted for THERE_SECONDS; what was
-submitted or deleted here is known at once.
+A version never changes: it is cached until the store turns out to have lost it. Which version is the latest is cached
+for LATEST_SECONDS, and that a job is not deleted for THERE_SECONDS; local changes apply immediately.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _V = TypeVar("_V")
 
 
 class KnownJob(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """What a run needs to know of its job."""
+    """The properties of a job that its runs need."""
 
     id: str
     tenant: str
@@ -36,11 +35,11 @@ class KnownJob(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     version: int
     task_count: int
     needs: JobNeeds = JobNeeds()
-    """What decides where its runs go."""
+    """Requirements that decide the routing of its runs."""
 
 
 class KnownJobs:
-    """Remembers versions of jobs, and for a moment which is the latest."""
+    """Caches versions of jobs, and briefly which is the latest."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
@@ -48,10 +47,10 @@ class KnownJobs:
         self._by_id: OrderedDict[str, KnownJob] = OrderedDict()
         self._by_version: OrderedDict[tuple[str, str, int], KnownJob] = OrderedDict()
         self._latest: OrderedDict[tuple[str, str], tuple[float, KnownJob]] = OrderedDict()
-        """With when that was believed."""
+        """With the time it was read."""
 
     async def find(self, tenant: str, reference: str) -> KnownJob | None:
-        """The job of a tenant by `name`, `name@3` or its id; None also for one that is deleted."""
+        """Find the job of a tenant by `name`, `name@3` or id; None if missing or deleted."""
         name, at, version = reference.partition("@")
         if at:
             is_number = version.isascii() and version.isdecimal() and len(version) <= 9
@@ -64,7 +63,7 @@ class KnownJobs:
         return await self._find_latest(tenant, name)
 
     def recall(self, tenant: str, reference: str) -> KnownJob | None:
-        """The job that was last found by this, if it is remembered: the store is not asked."""
+        """Return the cached job of a reference, if any, without reading the store."""
         name, _, version = reference.partition("@")
         if version.isascii() and version.isdecimal() and len(version) <= 9:
             return self._by_version.get((tenant, name, int(version)))
@@ -75,17 +74,17 @@ class KnownJobs:
         return latest
 
     async def submitted(self, row: JobRow) -> KnownJob:
-        """This is now the latest version of its name."""
+        """Record a new latest version."""
         known = await self._know(row)
         self._believe(known)
         return known
 
     def deleted(self, tenant: str, name: str) -> None:
-        """This job is deleted: whether it is there again, only the store knows."""
+        """Record that a job was deleted; later lookups read the store."""
         self._latest.pop((tenant, name), None)
 
     def forget(self, ids: Iterable[str]) -> None:
-        """The store does not have these jobs: what was known of them is not so."""
+        """Drop jobs that the store no longer has."""
         for job_id in ids:
             known = self._by_id.pop(job_id, None)
             if known is None:
@@ -120,14 +119,14 @@ class KnownJobs:
         return self._believe(await self._know(row))
 
     async def _is_there(self, known: KnownJob) -> bool:
-        """Whether the job of a version is not deleted."""
+        """Return whether the job of a version is not deleted."""
         believed_at, latest = self._latest.get((known.tenant, known.name), (0.0, None))
         if latest is not None and self._clock.monotonic() < believed_at + THERE_SECONDS:
             return True
         return await self._find_latest(known.tenant, known.name) is not None
 
     def _believe(self, known: KnownJob) -> KnownJob:
-        """Take a job for the latest of its name, unless a later one is known; returns which is."""
+        """Cache a job as the latest of its name unless a later one is cached; return the latest."""
         key = (known.tenant, known.name)
         _, before = self._latest.get(key, (0.0, known))
         latest = max(known, before, key=lambda job: job.version)
@@ -152,7 +151,7 @@ def _read(row: JobRow) -> KnownJob:
 
 
 def _keep(known: OrderedDict[_K, _V], key: _K, value: _V) -> None:
-    """Remember something, and forget what was remembered first if that is too much."""
+    """Add an entry, and evict the oldest if the cache is full."""
     known[key] = value
     known.move_to_end(key)
     if len(known) > _MOST_KNOWN:

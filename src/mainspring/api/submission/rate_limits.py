@@ -1,4 +1,4 @@
-"""How many requests are let in, for the cluster as a whole (ADM-4).
+"""Cluster-wide rate limits of API requests (ADM-4).
 
 | limit | counts | setting |
 |---|---|---|
@@ -6,20 +6,19 @@
 | `submit:tenant:NAME` | those of a tenant | tenant_submissions_per_second |
 | `submit:user:NAME` | those of a user | user_submissions_per_second |
 | `query:tenant:NAME` | status queries of a tenant | queries_per_second |
-| `act:user:NAME` | everything else that a user changes | acts_per_second |
-| `slowed:pool:NAME` | P1 for a pool in which far too much waits (`backpressure.py`) | slowed_p1_per_second |
+| `act:user:NAME` | all other changes by a user | acts_per_second |
+| `slowed:pool:NAME` | P1 for a pool with a far too long backlog (`backpressure.py`) | slowed_p1_per_second |
 
-1. A request is let in by allowances that this server has taken from the store (`core/limits/rate_grants.py`). Those who
-   come at the same time share one call. While there is plenty, a little is taken ahead: half of what was used in the
-   time for which it may be kept, so that hardly any is lost, and at most a tenth of the limit.
-2. What was taken is kept for a tenth of a period, and then thrown away.
-3. While it is known when more can be had, nobody asks the store: those who come are told a time each, one after
-   another, at the pace that is left for this server if all do the same (`core/admission/retry_after_slots.py`).
-4. Whoever comes as told and still finds nothing is kept here for up to HELD_SECONDS instead of being told another time:
-   those who come on whole seconds come many at once, some a little before what they were promised is free.
-5. A limit must not take the API down: if the store does not answer in ANSWER_SECONDS, each server lets in by its own
-   count as many as the limit says, until the store answers again. So do several servers together let in several times
-   as many for as long as that lasts.
+1. A request is admitted by allowances that this server has taken from the store (`core/limits/rate_grants.py`).
+   Concurrent requests share one call. While there is plenty, a little is prefetched: half of the usage in the time for
+   which allowances are valid, so that hardly any are lost, and at most a tenth of the limit.
+2. Allowances are valid for a tenth of a period, and then dropped.
+3. While it is known when more will be available, the store is not asked: clients get staggered retry times, at the pace
+   that is left for this server if all servers do the same (`core/admission/retry_after_slots.py`).
+4. A client that retries on time and still finds nothing is held for up to HELD_SECONDS instead of rejected again:
+   clients that retry on whole seconds arrive in bursts, some slightly early.
+5. A limit must not take the API down: if the store does not answer in ANSWER_SECONDS, each server enforces the limit by
+   its own count until the store answers again. Several servers together then admit several times the limit.
 """
 
 from __future__ import annotations
@@ -47,56 +46,56 @@ log = structlog.get_logger()
 
 PERIOD_SECONDS = 1.0
 ANSWER_SECONDS = 0.5
-"""A request does not wait any longer for the store to say whether it may be answered."""
+"""Timeout of a call to the store for allowances."""
 AWAY_SECONDS = 1.0
-"""A store that did not answer is asked again after so long."""
+"""Delay before the store is called again after a timeout."""
 RUNS_OF_ONE = 1_000
-"""So many runs of one request count as one submission."""
+"""Number of runs of one request that count as one submission."""
 _AHEAD_PART = 10
-"""Of a limit, at most one part in so many is taken ahead."""
+"""At most one part in this many of a limit is prefetched."""
 _SURE_SECONDS = 2 * PERIOD_SECONDS
-"""What the store said of what is left is believed for so long."""
+"""Validity of the remaining count that the store returned."""
 _AT_ONCE_SECONDS = 0.001
-"""What the store took long to grant is there for those who waited for it, and for nobody else."""
+"""Extra validity of a grant, so that a slow answer still serves the requests that waited for it."""
 _MOST_LIMITS = 10_000
 _DEEDS = {
-    "submit": ("make", "submission"), "query": ("make", "request"), "act": ("make", "change"),
-    "slowed": ("take", "new P1 run"),
+    "submit": "submissions", "query": "requests", "act": "changes",
+    "slowed": "new P1 runs",
 }  # fmt: skip
 
 
 class Counts(StrEnum):
-    """What a request is counted as. Each route has one (`api/http/routing.py`)."""
+    """Rate limit class of a request. Each route has one (`api/http/routing.py`)."""
 
     SUBMISSION = "submission"
-    """It makes runs."""
+    """Creates a run."""
     RUNS = "runs"
-    """It makes any number of runs, and counts them itself: one for each RUNS_OF_ONE."""
+    """Creates any number of runs, which the route counts: one submission for each RUNS_OF_ONE."""
     QUERY = "query"
     ACT = "act"
     NONE = "nothing"
-    """Whoever watches over servers is never kept out, nor is a worker: what it may have is limited otherwise."""
+    """Not limited: monitoring, and workers, which have other limits."""
 
 
 class Use(msgspec.Struct, frozen=True, gc=False):
-    """A limit that a request is counted by, and how often."""
+    """A limit that a request is charged to, with the amount."""
 
     limit: str
     most: int
-    """In each second."""
+    """Limit per second."""
     amount: int = 1
 
     def counted(self) -> int:
-        """How many it takes: never more than there can be."""
+        """Return the charged amount, at most the limit itself."""
         return min(self.amount, self.most)
 
 
 def submission_uses(
     tuning: Tuning, user: str, tenants: Mapping[str, int], *, total: int = 1, part: float = 1.0
 ) -> list[Use]:
-    """What submissions are counted by: so many of each tenant, and so many in all.
+    """Return the charges of submissions: per tenant, and in total.
 
-    `part` is the part of the usual rates at which a pool takes new work (`core/admission/degradation.py`).
+    `part` is the factor on rate limits for a degraded pool (`core/admission/degradation.py`).
     """
 
     def use(limit: str, most: int, amount: int) -> Use:
@@ -112,67 +111,67 @@ def submission_uses(
 
 
 def query_use(tuning: Tuning, tenant: str) -> Use:
-    """What a status query is counted by."""
+    """Return the charge of a status query."""
     return Use(f"query:tenant:{tenant}", tuning.queries_per_second)
 
 
 def act_use(tuning: Tuning, user: str) -> Use:
-    """What an act is counted by."""
+    """Return the charge of an action."""
     return Use(f"act:user:{user}", tuning.acts_per_second)
 
 
 class _Ask(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """Somebody wants to be let in."""
+    """A request that waits for admission."""
 
     who: str
     uses: Sequence[Use]
     came_at: float
     is_due: bool
-    """They come as they were told."""
+    """Whether the client retries at its assigned time."""
 
     @property
     def until(self) -> float:
-        """They may be kept here for so long until something is free."""
+        """Return until when the request may be held."""
         return self.came_at + HELD_SECONDS if self.is_due else self.came_at
 
 
 class _Limit:
-    """What one server knows of a limit."""
+    """The local state of a limit."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.most = 1
         self.line = WaitingLine()
         self._taken: deque[tuple[float, int]] = deque()
-        """How many, with until when they may be used; the oldest first."""
+        """Allowances with their expiry, oldest first."""
         self.more_at = 0.0
-        """When the next can be had, if there are none now, as far as is known."""
+        """When more will be available, if known to be exhausted."""
         self._left = 0
         self._left_at = float("-inf")
         self._used_since = float("-inf")
         self._used = self._used_before = 0
 
     def held(self, now: float) -> int:
-        """How many may be let in without asking."""
+        """Return the valid allowances."""
         while self._taken and self._taken[0][0] <= now:
             self._taken.popleft()
         return sum(amount for _, amount in self._taken)
 
     def spend(self, who: str, amount: int, now: float) -> None:
-        """Somebody is let in."""
+        """Use allowances for a client."""
         self._count(now)
         self._used += amount
         self._take_out(amount)
         self.line.leave(who)
 
     def claim(self, amount: int, now: float) -> int:
-        """Take up to so many of what is held, for those who wait for other limits: it must not be over by then."""
+        """Set aside held allowances for requests that wait for other limits, so that they do not expire meanwhile."""
         claimed = min(amount, self.held(now))
         self._take_out(claimed)
         return claimed
 
     def return_claim(self, amount: int, now: float) -> None:
-        """Those who had a claim to so many are about to be let in by them, or by none."""
+        """Return claimed allowances just before they are used or dropped."""
         if amount:
             self._taken.appendleft((now + _AT_ONCE_SECONDS, amount))
 
@@ -184,15 +183,15 @@ class _Limit:
             amount -= min(amount, there)
 
     def is_free_by(self, until: float, now: float) -> bool:
-        """Whether more can be had later than now, and no later than `until`."""
+        """Return whether more will be available after now, and by `until`."""
         return now < self.more_at <= until
 
     def must_wait(self, who: str, now: float) -> bool:
-        """Whether it is known that somebody can't be let in now."""
+        """Return whether a client is known to have to wait."""
         return now < self.more_at or (self.line.stands_before(who, now) and not self._is_plenty(now))
 
     def wish(self, needed: int, now: float) -> Wish:
-        """What to ask the store for, if so many are needed besides what is held."""
+        """Build the request to the store for the needed amount beyond what is held."""
         self._count(now)
         ahead = 0
         if self._is_plenty(now) and not self.line:
@@ -201,24 +200,24 @@ class _Limit:
         return Wish(limit=self.name, most=self.most, per_seconds=PERIOD_SECONDS, wanted=wanted)
 
     def note(self, answer: Allowance, asked_at: float, now: float) -> None:
-        """The store has answered."""
+        """Record a grant from the store."""
         if answer.granted:
             self._taken.append((max(now, asked_at + KEPT_PART * PERIOD_SECONDS) + _AT_ONCE_SECONDS, answer.granted))
         self._left, self._left_at = answer.left, now
         self.more_at = now + answer.wait_seconds if answer.more_at is not None else 0.0
 
     def tell(self, who: str, now: float, servers: int) -> float:
-        """In how many seconds to come again."""
+        """Assign a client its retry time, in seconds from now."""
         gap = servers * PERIOD_SECONDS / (self.most * PROMISED_PART)
         soonest = max(self.more_at, now + gap) if servers == 1 else max(self.more_at, now + PERIOD_SECONDS)
         return self.line.tell(who, now, soonest=soonest, gap=gap, period=PERIOD_SECONDS) - now
 
     def _is_plenty(self, now: float) -> bool:
-        """Whether at least half of it is left, or nobody knows."""
+        """Return whether at least half of the limit is left, or unknown."""
         return 2 * self._left >= self.most or now >= self._left_at + _SURE_SECONDS
 
     def _count(self, now: float) -> None:
-        """Begin another count of what is used, if the last one is as long as what is taken is kept."""
+        """Start a new usage count when the current one spans the validity of allowances."""
         since = now - self._used_since
         if since >= KEPT_PART * PERIOD_SECONDS:
             self._used_before = self._used if since < 2 * KEPT_PART * PERIOD_SECONDS else 0
@@ -226,23 +225,23 @@ class _Limit:
 
 
 class Rates:
-    """Lets requests in, or says when."""
+    """Admits requests, or assigns retry times."""
 
     def __init__(self, store: SharedLimits, clock: Clock, servers: Callable[[], int] = lambda: 1) -> None:
-        """`servers` says how many there are."""
+        """`servers`: returns the number of live servers."""
         self.servers = servers
         self._store = store
         self._clock = clock
         self._limits: OrderedDict[str, _Limit] = OrderedDict()
         self._own: dict[str, LimitRow] = {}
-        """What is let in by this server's own count, while the store does not answer."""
+        """Limits enforced by this server alone while the store does not answer."""
         self._ask_again_at = float("-inf")
         self._gatherer: Gatherer[_Ask, bool] = Gatherer(self._let_in, lambda _: 1)
 
     async def admit(self, who: str, uses: Sequence[Use]) -> None:
-        """Count a request by these limits. Raises Overloaded, and then it was counted by none.
+        """Charge a request to these limits. Raises Overloaded, and then it is charged to none.
 
-        `who` is the same for whoever asks again.
+        `who` identifies the client across retries.
         """
         now = self._clock.monotonic()
         is_due = any(self._limit(use).line.is_due(who, now) for use in uses)
@@ -256,7 +255,7 @@ class Rates:
             now = self._clock.monotonic()
 
     def _wait(self, ask: _Ask, now: float) -> float:
-        """In how many seconds there may be what somebody lacks; 0: the store has to be asked. Raises Overloaded."""
+        """Return the seconds until the missing allowances may be available; 0: ask the store. Raises Overloaded."""
         free_at = now
         for use in ask.uses:
             limit = self._limit(use)
@@ -267,13 +266,13 @@ class Rates:
         return free_at - now
 
     async def _let_in(self, asks: Sequence[_Ask]) -> list[bool | Exception]:
-        """Take what all of these need, and let in as many as can be, first those who come as told.
+        """Request what the group needs, and admit as many as possible, those with an assigned time first.
 
-        False: they may be kept until more can be had.
+        False: the request may be held until more is available.
         """
         asked_at = self._clock.monotonic()
         needed: dict[str, int] = {}
-        limits: dict[str, _Limit] = {}  # Of one call there may be more than are kept in mind.
+        limits: dict[str, _Limit] = {}  # One group may use more limits than are cached.
         for ask in asks:
             for use in ask.uses:
                 needed[use.limit] = needed.get(use.limit, 0) + use.counted()
@@ -299,7 +298,7 @@ class Rates:
         return ends
 
     def _try(self, ask: _Ask, now: float) -> bool:
-        """Let somebody in by what is held of all limits, or by none of it."""
+        """Admit a request from the held allowances of all its limits, or use none."""
         limits = [(self._limit(use), use.counted()) for use in ask.uses]
         if any(limit.held(now) < amount for limit, amount in limits):
             return False
@@ -308,7 +307,7 @@ class Rates:
         return True
 
     async def _take(self, wishes: Sequence[Wish]) -> list[Allowance]:
-        """What the store grants, or this server by itself if the store does not answer."""
+        """Return grants of the store, or local ones if the store does not answer."""
         if self._clock.monotonic() >= self._ask_again_at:
             try:
                 async with asyncio.timeout(ANSWER_SECONDS):
@@ -336,13 +335,14 @@ class Rates:
 
     def _refusal(self, limit: _Limit, who: str, now: float) -> Overloaded:
         seconds = limit.tell(who, now, max(1, self.servers()))
-        why = f"{_say(limit.name, limit.most)} in {PERIOD_SECONDS:g} s: come again in {ceil(seconds * 10) / 10:g} s"
+        why = f"{_say(limit.name, limit.most)}; retry after {ceil(seconds * 10) / 10:g}s"
         return Overloaded(why, retry_after_seconds=seconds)
 
 
 def _say(limit: str, most: int) -> str:
-    """What a limit allows, for people: `user ann may make 100 submissions`."""
+    """Format an exceeded limit: `rate limit of user ann exceeded (100 submissions/s)`."""
     counted, _, whose = limit.partition(":")
     kind, _, name = whose.partition(":")
-    verb, noun = _DEEDS[counted]
-    return f"{f'{kind} {name}' if kind else 'all together'} may {verb} {most} {noun}{'' if most == 1 else 's'}"
+    subject = f"rate limit of {kind} {name}" if kind else "total rate limit"
+    noun = _DEEDS[counted]
+    return f"{subject} exceeded ({most} {noun.removesuffix('s') if most == 1 else noun}/s)"

@@ -1,10 +1,10 @@
-"""From a wish for a run to a row of intake.
+"""Submission of runs: from a request to a row in intake.
 
-Runs that come at the same time go to the store together (`group_commit.py`), those with an idempotency key as well.
-What is wrong with one does not touch the others: without it they are tried again.
+Concurrent runs are inserted together (`group_commit.py`), those with idempotency keys too. A rejected run does not
+affect the others: they are inserted again without it.
 
-Which job a name means is remembered. If the store does not have that job any more, because it went back in time, it is
-forgotten here, and the name is looked up once more; whoever named the job by its id has to submit it again.
+Jobs are cached by name. If the store no longer has a job because it was restored to an earlier state, it is dropped
+from the cache and looked up once more by name; a client that named the job by id has to submit it again.
 """
 
 from __future__ import annotations
@@ -32,47 +32,47 @@ from mainspring.store.ports.store import IdempotencyKey, KeyedRun, Store
 
 _Insert = Callable[[Sequence["Prepared"]], Awaitable[Sequence[str | MainspringError]]]
 Tell = Callable[[Sequence["Prepared"]], Sequence[AuditEntry]]
-"""What the audit log says of runs that are written together."""
+"""Creates the audit entries of runs that are written together."""
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that may be made."""
+    """A validated run, ready to be inserted."""
 
     run: Run
     job: KnownJob
     reference: str
-    """How the wish names the job: `name`, `name@3` or its id."""
+    """The job as named in the request: `name`, `name@3` or id."""
     key: IdempotencyKey | None
     audit: AuditEntry | None = None
-    """What the audit log says of it, if it is told of by itself."""
+    """Its audit entry, if it has its own."""
 
 
 class Made(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that is there now."""
+    """A run that was created, or found under its idempotency key."""
 
     id: str
     prepared: Prepared
-    """What was wished for, of the job that it became a run of."""
+    """The prepared run, with the job that was used."""
 
     @property
     def is_replay(self) -> bool:
-        """Whether it was made before, under the same key."""
+        """Return whether it was created earlier under the same key."""
         return self.id != self.prepared.run.id
 
 
 def own_entries(runs: Sequence[Prepared]) -> list[AuditEntry]:
-    """What the audit log says of runs that came by themselves: an entry for each."""
+    """Return the audit entries of runs that have their own."""
     return [prepared.audit for prepared in runs if prepared.audit is not None]
 
 
 class Submissions:
-    """Makes runs."""
+    """Creates runs."""
 
     def __init__(
         self, store: Store, clock: Clock, time: AskedTime, gate: Gate, *, limits: Limits,
         is_watched: Callable[[str], Awaitable[bool]],
     ) -> None:  # fmt: skip
-        """`is_watched` says whether somebody outside wants to hear how runs of a tenant end."""
+        """`is_watched`: returns whether a webhook subscribes to the runs of a tenant."""
         self.jobs = KnownJobs(store, clock)
         self._store = store
         self._time = time
@@ -83,15 +83,15 @@ class Submissions:
         self._gatherer: Gatherer[Prepared, Made] = Gatherer(self.insert_each, lambda one: len(one.run.params))
 
     def part(self, tenant: str, job: str, priority: str) -> float:
-        """The part of the usual rates at which such runs are taken (HA-5), as far as their job is remembered here.
+        """Return the factor on rate limits for such runs (HA-5), as far as their job is cached.
 
-        To ask the store for it would cost what a limit is there to save.
+        Reading the store would cost what a limit is to save.
         """
         known = self.jobs.recall(tenant, job)
         return self._gate.part(None if known is None else known.needs, Priority.__members__.get(priority, Priority.P2))
 
     async def prepare(self, request: RunRequest, *, tenant: str, by: str) -> Prepared:
-        """The run that is wished for. Raises Refused, with every fault, or what keeps it out for now."""
+        """Validate a request and build its run. Raises Refused with all faults, or the error of admission."""
         now = await self._time.now()
         params = msgspec.json.encode(request.params).decode()
         faults: list[Fault] = []
@@ -130,7 +130,7 @@ class Submissions:
         return Prepared(run=run, job=job, reference=request.job, key=key_of(request, tenant))
 
     async def prepare_again(self, run: Run, *, by: str, why: str = "", key: str | None = None) -> Prepared:
-        """A run like one that there was: the same version of its job, parameters and window. Raises Refused."""
+        """Build a run like an earlier one: same job version, parameters and window. Raises Refused."""
         params = msgspec.json.decode(run.params, type=dict[str, msgspec.Raw])
         wish = RunRequest(job=run.job_id, params=params, priority=run.priority.name, idempotency_key=key)
         prepared = await self.prepare(wish, tenant=run.tenant, by=by)
@@ -139,21 +139,21 @@ class Submissions:
             linked_run=run.id,
             schedule_id=run.schedule_id,
             window_at=run.window_at,
-            because=why or f"started again by {by}",
+            because=why or f"rerun by {by}",
         )
         return msgspec.structs.replace(prepared, run=again)
 
     async def insert(self, prepared: Prepared) -> Made:
-        """Make a run, durably, unless one was made under the same key before.
+        """Insert a run durably, unless one exists under the same key.
 
-        Raises KeyReused if that was another one, JobMissing if the store has lost its job.
+        Raises KeyReused if the existing one differs, JobMissing if the store has lost its job.
         """
         return await self._gatherer.add(prepared)
 
     async def insert_all(
         self, runs: Sequence[Prepared], key: IdempotencyKey | None, audit: Sequence[AuditEntry]
     ) -> list[str]:
-        """Make all of these runs, or none; returns their ids, or those that were made under the same key before."""
+        """Insert all runs or none; return their ids, or those of the runs that exist under the same key."""
         try:
             return await self._store.insert_runs([prepared.run for prepared in runs], key, audit)
         except JobMissing as error:
@@ -162,9 +162,9 @@ class Submissions:
             return await self._store.insert_runs([prepared.run for prepared in renewed], key, audit)
 
     async def insert_each(self, runs: Sequence[Prepared], tell: Tell = own_entries) -> list[Made | MainspringError]:
-        """Make each of these runs that can be made, at most 1,000; returns what was made, or what is wrong.
+        """Insert each run that the store accepts, at most 1,000; return the created run or the error of each.
 
-        `tell` is asked for each group without keys that is written together. One with a key has its own entry.
+        `tell` creates the audit entries of each group without keys. A run with a key has its own entry.
         """
         runs = list(runs)
         ends = await self._insert_both(runs, tell)
@@ -185,7 +185,7 @@ class Submissions:
         ]
 
     async def _insert_both(self, runs: Sequence[Prepared], tell: Tell) -> list[str | MainspringError]:
-        """Insert those that have a key, and those that have none; an id for each, or what is wrong."""
+        """Insert runs with and without keys; return an id or an error for each."""
         keyed = iter(await _insert_good([one for one in runs if one.key is not None], self._insert_keyed))
 
         async def insert_bare(group: Sequence[Prepared]) -> Sequence[str | MainspringError]:
@@ -204,22 +204,22 @@ class Submissions:
         )
 
     async def _renew(self, prepared: Prepared, error: JobMissing) -> Prepared:
-        """The same wish, of the job that its name means now. Raises the error if there is none."""
+        """Rebuild a run with the current job of its reference. Raises the error if there is none."""
         job = await self.jobs.find(prepared.run.tenant, prepared.reference)
         if job is None:
             raise error
         place = await self._gate.place(job.needs)
         if place.faults:
-            raise Refused("the run can't go anywhere", _about_job(place.faults))
+            raise Refused("no pool can run it", _about_job(place.faults))
         run = msgspec.structs.replace(prepared.run, job_id=job.id, task_count=job.task_count, shard=place.pool)
         return msgspec.structs.replace(prepared, run=run, job=job)
 
 
 async def _insert_good(runs: Sequence[Prepared], insert: _Insert) -> list[str | MainspringError]:
-    """Insert together what the store takes; for each its end.
+    """Insert what the store accepts; return the result of each run.
 
-    Those whose job is missing are known by it. Which content the store refuses is not known: halves are tried, so that
-    one bad run among a thousand costs 20 calls.
+    Runs of a missing job are identified by it. The store does not name rejected runs: halves are tried, so that one
+    bad run among a thousand costs 20 calls.
     """
     if not runs:
         return []
@@ -238,7 +238,7 @@ async def _insert_good(runs: Sequence[Prepared], insert: _Insert) -> list[str | 
 
 
 def key_of(request: RunRequest, tenant: str) -> IdempotencyKey | None:
-    """The key of a wish for one run, with a digest of all else that it says, however it is written."""
+    """Return the key of a request, with a digest of its other fields, whatever their formatting."""
     if request.idempotency_key is None:
         return None
     body_hash = digest([msgspec.structs.replace(request, tenant=tenant)])
@@ -246,23 +246,23 @@ def key_of(request: RunRequest, tenant: str) -> IdempotencyKey | None:
 
 
 def digest(requests: Sequence[RunRequest]) -> str:
-    """The same for wishes that mean the same, whatever their keys."""
+    """Return a digest of requests without their keys."""
     bare = [msgspec.structs.replace(request, idempotency_key=None) for request in requests]
     return digest_of(bare)
 
 
 def digest_of(wish: object) -> str:
-    """The same for what means the same: fields in any order, with any space between them."""
+    """Return a digest independent of field order and whitespace."""
     canonical = msgspec.json.encode(msgspec.json.decode(msgspec.json.encode(wish)), order="sorted")
     return hashlib.sha256(canonical).hexdigest()
 
 
 def _about_job(faults: Sequence[Fault]) -> list[Fault]:
-    """Faults of a job, for whoever named it."""
+    """Attribute faults of a job's definition to the field `job`."""
     return [Fault(where="job", why=f"its {fault.where}: {fault.why}") for fault in faults]
 
 
 def _rename(faults: Sequence[Fault]) -> list[Fault]:
-    """Faults by the names of the request: admission calls the key just that."""
+    """Rename faults to request fields: admission calls the key just `key`."""
     names = {"key": "idempotency_key"}
     return [msgspec.structs.replace(fault, where=names.get(fault.where, fault.where)) for fault in faults]

@@ -1,11 +1,11 @@
-"""Finds out why a task, a run or a job does not go on: the leader is asked, and the rows where it can't say (OBS-1).
+"""Diagnose a task, run or job: from its leader, or from the rows where the leader can't answer (OBS-1).
 
-    over, or not taken in yet      the rows say all there is
-    under way                      the leader of its pool, here or on another server, within ANSWER_SECONDS
-    no answer                      the rows: SCHEDULER_LAG or UNKNOWN, how old they are, and no advice
-    a job                          its latest run that is not over, and its schedules: what is a problem comes first
+    ended, or in intake            the rows have everything
+    in progress                    the leader of its pool, local or remote, within ANSWER_SECONDS
+    no answer                      the rows: SCHEDULER_LAG or UNKNOWN, with their age, and no advice
+    a job                          its latest open run, and its schedules: problems first
 
-Schedules are `api/views/schedule_diagnosis.py`'s.
+Schedules are diagnosed in `api/views/schedule_diagnosis.py`.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from mainspring.store.ports.front import ListedRun, RunFilter, TaskFilter
 from mainspring.store.ports.schedules import ScheduleFilter
 
 ANSWER_SECONDS = 1.0
-"""For a leader to answer: whoever asks why something hangs is not left hanging."""
+"""Timeout of a leader's answer."""
 SUPPOSE_SECONDS = 8.0
-"""For a leader to try something out on a copy: no rows can say that in its place."""
+"""Timeout of a leader's what-if; rows can't replace it."""
 MOST_COUNTED = 100_000
-"""Runs in intake, of each priority."""
+"""Counting limit of runs in intake, per priority."""
 _MOST_SCHEDULES = 20
-"""Of a job, looked at one by one."""
+"""Maximum number of schedules of a job to diagnose."""
 _OPEN = (RunState.PENDING, RunState.RUNNING, RunState.PAUSED)
 _FAILED = (TaskState.FAILED, TaskState.TIMED_OUT)
 T = TypeVar("T")
 
 
 async def diagnose_task(services: Services, task: Task) -> Diagnosis:
-    """Why a task does not go on, or what became of it."""
+    """Diagnose a task: why it waits, or how it ended."""
     if task.state not in FINAL:
         try:
             found = await _ask(services, task.shard, task.id)
@@ -64,7 +64,7 @@ async def diagnose_task(services: Services, task: Task) -> Diagnosis:
 
 
 async def diagnose_run(services: Services, listed: ListedRun) -> Diagnosis:
-    """Why a run does not go on: why that task of it does not that tells most; or what became of it."""
+    """Diagnose a run by its most informative task, or by how it ended."""
     run = listed.run
     if from_rows.is_over(run):
         failed = await _failed_task(services, listed)
@@ -88,7 +88,7 @@ async def diagnose_run(services: Services, listed: ListedRun) -> Diagnosis:
 
 
 async def diagnose_job(services: Services, job: JobRow) -> Diagnosis:
-    """Why a job does not run: a run that hangs, a schedule that is stopped, else what comes next, or how it failed."""
+    """Diagnose a job: an open run, a stopped schedule, else what comes next, or how it failed."""
     going = RunFilter(tenant=job.tenant, job=job.name, states=_OPEN, with_history=False)
     runs = await services.store.list_runs(going, 1)
     schedules = await services.store.list_schedules(ScheduleFilter(tenant=job.tenant, job=job.name), _MOST_SCHEDULES)
@@ -104,35 +104,35 @@ async def diagnose_job(services: Services, job: JobRow) -> Diagnosis:
 
 
 async def suppose(services: Services, task: Task, supposal: Supposal) -> Outcome:
-    """What would become of a task if something were otherwise. Raises NotLeading, or Conflict if it has started."""
+    """Forecast a task under a hypothesis. Raises NotLeading, or Conflict if it has started."""
     if task.state not in FINAL:
         asked = services.shards.suppose(task.shard, task.id, supposal)
         outcome = await _within(SUPPOSE_SECONDS, task.shard, asked)
         if outcome is not None:
             return outcome
-    raise Conflict(f"{task.id} is {task.state}: what if is for tasks that have not started")
+    raise Conflict(f"{task.id} is {task.state}: what-if needs a task that has not started")
 
 
 async def waiting_sums(services: Services, pool: str, tenant: str | None) -> list[WaitingSum]:
-    """How many tasks of a pool wait for what, of one tenant or of all. Raises NotLeading."""
+    """Count the queued tasks of a pool by reason, for one tenant or all. Raises NotLeading."""
     return await _within(ANSWER_SECONDS, pool, services.shards.waiting_sums(pool, tenant))
 
 
 def _place(found: Diagnosis) -> tuple[bool, bool, bool, datetime]:
-    """Problems first, then what is held up, then what goes on, then what comes next."""
+    """Return the sort key: problems, then blocked, then in progress, then upcoming."""
     is_next = found.reason in {Reason.WAITING_TIME, Reason.WAITING_EVENT}
     comes_at = found.expected.earliest if found.expected is not None else None
     return (not found.is_problem(), found.reason is None or is_next, found.run is None, comes_at or found.at)
 
 
 async def _ask(services: Services, pool: str, subject: str) -> Diagnosis | None:
-    """What the leader says of a task or run. One that is here takes its time, and is never slower than the rows."""
+    """Ask the leader for a diagnosis; a local leader has no timeout, as it is never slower than the rows."""
     asked = services.shards.diagnose(pool, subject)
     return await (asked if pool in services.shards.leads() else _within(ANSWER_SECONDS, pool, asked))
 
 
 async def _within(seconds: float, pool: str, answer: Awaitable[T]) -> T:
-    """What a leader answers. Raises NotLeading if it does not in time."""
+    """Await a leader's answer. Raises NotLeading on a timeout."""
     try:
         async with asyncio.timeout(seconds):
             return await answer
@@ -141,7 +141,7 @@ async def _within(seconds: float, pool: str, answer: Awaitable[T]) -> T:
 
 
 async def _lead(services: Services, pool: str) -> tuple[Lead, datetime]:
-    """Who leads a pool as the rows say, and what time it is. A lease is renewed with every batch."""
+    """Read the leader of a pool, and the time. A lease is renewed with every batch."""
     now = await services.store.time()
     row = next((row for row in await services.store.shards() if row.id == pool), None)
     if row is None:
@@ -163,7 +163,7 @@ async def _job_of(services: Services, run_id: str) -> str:
 
 
 async def _failed_task(services: Services, listed: ListedRun) -> Task | None:
-    """The task that failed first, as far as that is known."""
+    """Return the first failed task, if known."""
     run = listed.run
     if run.state is RunState.SUCCEEDED:
         return None

@@ -1,4 +1,4 @@
-"""From diagnoses to what the API shows: as JSON, as Markdown or as plain text, and of other tenants only counts."""
+"""Views of diagnoses: JSON, Markdown or plain text, with other tenants reduced to counts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _FORMS: dict[str, Form] = {MARKDOWN: "markdown", PLAIN: "plain", JSON: "json"}
 
 
 def answer(found: Diagnosis, principal: Principal, form: Form | None, accept: str) -> Response:
-    """A diagnosis for whoever asked, in the form that they asked for."""
+    """Respond with a diagnosis, redacted for the caller, in the requested format."""
     shown = redacted(found, principal)
     match form or _accepted(accept):
         case "markdown":
@@ -47,7 +47,7 @@ def answer(found: Diagnosis, principal: Principal, form: Form | None, accept: st
 def answer_what_if(
     outcome: Outcome, changes: Sequence[str], principal: Principal, form: Form | None, accept: str
 ) -> Response:
-    """What would be, for whoever asked, in the form that they asked for."""
+    """Respond with a what-if outcome, redacted for the caller, in the requested format."""
     shown = _redacted_outcome(outcome, principal)
     match form or _accepted(accept):
         case "markdown":
@@ -59,7 +59,7 @@ def answer_what_if(
 
 
 def redacted(found: Diagnosis, principal: Principal) -> Diagnosis:
-    """Without the names of what whoever asks may not see: it is counted with those that are not named."""
+    """Remove what the caller may not see; it is counted instead."""
     seen = tuple(one for one in found.in_the_way if one.tenant is None or principal.sees(one.tenant))
     hidden = len(found.in_the_way) - len(seen)
     if not hidden:
@@ -68,7 +68,7 @@ def redacted(found: Diagnosis, principal: Principal) -> Diagnosis:
 
 
 def diagnosis_view(found: Diagnosis) -> DiagnosisView:
-    """A diagnosis."""
+    """Convert a diagnosis."""
     return DiagnosisView(
         subject=found.subject,
         name=found.name,
@@ -98,14 +98,14 @@ def diagnosis_view(found: Diagnosis) -> DiagnosisView:
 
 
 def sum_view(one: WaitingSum) -> WaitingSumView:
-    """How many tasks wait for one reason."""
+    """Convert the count of one reason."""
     return WaitingSumView(
         reason=one.reason.value, tasks=one.tasks, oldest=one.oldest, example=one.example, says=one.says
     )
 
 
 def _accepted(accept: str) -> Form:
-    """The first form that a header names; JSON if it names none."""
+    """Return the first supported format in a header; JSON if none."""
     named = (part.partition(";")[0].strip() for part in accept.split(","))
     return next((_FORMS[name] for name in named if name in _FORMS), "json")
 
@@ -125,7 +125,7 @@ def _act_view(act: Act) -> ActView:
 
 
 def _redacted_outcome(outcome: Outcome, principal: Principal) -> Outcome:
-    """Without the names of victims whom whoever asks may not see."""
+    """Remove the names of victims that the caller may not see."""
     victims = tuple(
         one if principal.sees(one.tenant) else Victim(task="", tenant="", priority=one.priority, worker="")
         for one in outcome.victims

@@ -1,4 +1,4 @@
-"""Amounts as people write them, and as they are kept: cores and thousandths of them, bytes, devices."""
+"""Convert resource amounts between API units (cores, bytes, devices) and stored units (thousandths of cores)."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from mainspring.core.model.resources import Resources
 from mainspring.protocol.rest.sharing import Amounts
 
 MOST = Resources(cpu_millis=10**10, memory_bytes=2**60, gpus=10**7, disk_bytes=2**62)
-"""Of a pool or a tenant: ten million cores, an exbibyte of memory. There are no such fleets, only such mistakes."""
+"""Limits for a pool or tenant: ten million cores, an exbibyte of memory; more is a mistake."""
 _MILLIS = 1_000
 _KEPT_AS = {"cpu": "cpu_millis", "memory": "memory_bytes", "gpu": "gpus", "disk": "disk_bytes"}
 SAID_AS = {kept_as: name for name, kept_as in _KEPT_AS.items()}
-"""The names of `Resources` as people say them."""
+"""API names of the fields of `Resources`."""
 
 
 def read(amounts: Amounts, where: str, faults: Faults, most: Resources = MOST) -> dict[str, int]:
-    """What is said, by the names of `Resources`; what is wrong with it is added to `faults`."""
+    """Convert amounts to the fields of `Resources`; faults are added to `faults`."""
     found: dict[str, int] = {}
     for name, kept_as in _KEPT_AS.items():
         said: float | None = getattr(amounts, name)
@@ -28,30 +28,30 @@ def read(amounts: Amounts, where: str, faults: Faults, most: Resources = MOST) -
         elif name == "cpu":
             found[kept_as] = round(said * _MILLIS)
             if found[kept_as] / _MILLIS != said:
-                faults.add(f"{where}.{name}", "must be in whole thousandths of a core")
+                faults.add(f"{where}.{name}", "must be a multiple of 0.001 cores")
         else:
             found[kept_as] = int(said)
     return found
 
 
 def read_largest(amounts: Amounts, where: str, faults: Faults) -> Resources:
-    """The most that one task may ask for; what is not said may be as much as any task asks for."""
+    """Convert the maximum per task; unset fields are unlimited."""
     said = read(amounts, where, faults, ABSURD)
     return Resources(**{name: said.get(name, getattr(ABSURD, name)) for name in _KEPT_AS.values()})
 
 
 def show(resources: Resources) -> Amounts:
-    """An amount of each."""
+    """Convert resources to amounts."""
     return _show({name: getattr(resources, name) for name in _KEPT_AS.values()})
 
 
 def show_promised(resources: Resources) -> Amounts:
-    """What is guaranteed: nothing of a resource is the same as not said."""
+    """Convert guaranteed resources; zero is shown as unset."""
     return _show({name: getattr(resources, name) or None for name in _KEPT_AS.values()})
 
 
 def show_ceiling(ceiling: Ceiling) -> Amounts:
-    """The most of each; what is not limited is not said."""
+    """Convert a ceiling; unlimited resources are unset."""
     return _show({name: getattr(ceiling, name) for name in _KEPT_AS.values()})
 
 

@@ -1,7 +1,6 @@
-"""By when a run is to be over, for the API: from rows alone, so that it can be asked also while nobody leads.
+"""Deadline of a run for the API: from rows alone, so that it works without a leader.
 
-What a shard finds by the tasks (`shard/tasks/deadlines.py`) is found here by their names: all tasks of a fan-out are
-one.
+A shard computes it by tasks (`shard/tasks/deadlines.py`); here tasks are grouped by name: a fan-out is one node.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _MOST_RUNNING = 1_000
 
 
 async def deadline_of(services: Services, found: ListedRun) -> DeadlineView:
-    """What can be said of a run. Raises NotFound if it is to be over by no time, Refused if its graph is too large."""
+    """Return the deadline of a run. Raises NotFound if it has none, Refused if its graph is too large."""
     row, now = found.run, await services.time.now()
     if row.finish_by is None:
         raise not_found("deadline of run", row.id)
@@ -51,7 +50,7 @@ async def deadline_of(services: Services, found: ListedRun) -> DeadlineView:
 
 
 async def _usual(services: Services, found: ListedRun, nodes: list[GraphNode]) -> dict[str, float | None]:
-    """How long each task usually takes: in the pool of the run, or else as its definition says."""
+    """Return the usual duration of each task in the pool of the run, or its expected one by definition."""
     rows = await services.store.durations(found.run.tenant, found.job_name)
     known = {row.task: row.p90_seconds for row in rows if row.shard == found.run.shard}
     return {node.name: known.get(node.name, node.expected_seconds) for node in nodes}
@@ -60,7 +59,7 @@ async def _usual(services: Services, found: ListedRun, nodes: list[GraphNode]) -
 async def _left(
     services: Services, found: ListedRun, nodes: list[GraphNode], usual: dict[str, float | None], now: datetime
 ) -> dict[int, float | None]:
-    """What is left of each node that is not over: of one of which all that is open runs, the most that any has left."""
+    """Return the remaining time of each open node: if all its open tasks run, the longest remaining one."""
     states = await services.store.task_states(found.run.id, found.run.task_count)
     wanted = TaskFilter(run_id=found.run.id, states=(TaskState.RUNNING,))
     elapsed: dict[str, float] = {}
@@ -80,7 +79,7 @@ async def _left(
 def _path(
     outlook: Outlook, left: dict[int, float | None], names: list[str], usual: dict[str, float | None]
 ) -> list[DeadlineTaskView]:
-    """The longest path, each task with when it has to start: what follows it takes so long."""
+    """Return the critical path, with the latest start of each task."""
     found, ends_at = [], outlook.finish_by
     for place in reversed(outlook.path):
         ends_at -= timedelta(seconds=left[place] or 0.0)

@@ -1,4 +1,4 @@
-"""The graph of a run for the API: its job's definition, what outputs have added, and how many tasks are where."""
+"""The graph of a run: its job's definition, dynamic tasks, and task counts by state."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ MOST_NODES = 10_000
 
 
 async def graph_of(services: Services, found: ListedRun) -> GraphView:
-    """The graph of a run. Raises Refused if it is too large to be looked at."""
+    """Return the graph of a run. Raises Refused if it is too large."""
     nodes = await nodes_of(services, found)
     states = await services.store.task_states(found.run.id, found.run.task_count)
     return GraphView(run_id=found.run.id, nodes=[_view(node, states.get(node.name, {})) for node in nodes])
 
 
 async def nodes_of(services: Services, found: ListedRun) -> list[GraphNode]:
-    """The nodes of a run's graph, each after all that it needs. Raises Refused if there are too many."""
+    """Return the nodes of a run's graph in topological order. Raises Refused if there are too many."""
     rows = await services.store.jobs([found.run.job_id])
     if not rows:
         raise JobMissing.of([found.run.job_id])
@@ -34,13 +34,13 @@ async def nodes_of(services: Services, found: ListedRun) -> list[GraphNode]:
 
 
 async def _added(services: Services, found: ListedRun, spec: JobSpec) -> dict[str, Expansion]:
-    """What the outputs of tasks have added to a run, by the task."""
+    """Return the dynamic tasks of a run, by the task that created them."""
     added: dict[str, Expansion] = {}
     count = len(spec.tasks)
     growers = [task for task in spec.tasks if task.grows]
     while True:
         if count > MOST_NODES:
-            raise Refused(f"the graph of {found.run.id} has more than {MOST_NODES} nodes: look at its tasks")
+            raise Refused(f"the graph of {found.run.id} has more than {MOST_NODES} nodes: list its tasks instead")
         if not growers:
             return added
         grower = growers.pop()
@@ -52,7 +52,7 @@ async def _added(services: Services, found: ListedRun, spec: JobSpec) -> dict[st
 
 
 async def _output(services: Services, found: ListedRun, grower: TaskSpec) -> str | None:
-    """The output of a task that has succeeded."""
+    """Return the output of a successful task."""
     wanted = TaskFilter(run_id=found.run.id, name=grower.name, states=(TaskState.SUCCEEDED,))
     if not found.in_history:
         tasks = await services.store.list_tasks(wanted, 1)

@@ -1,4 +1,4 @@
-"""From rows to what the API shows, and the cursors of its lists."""
+"""Convert rows to API views, and encode list cursors."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ _V = TypeVar("_V")
 def page(
     rows: Sequence[_R], views: Iterable[_V], limit: int, place: Iterable[str], count: Count | None = None
 ) -> Page[_V]:
-    """A page of a list of which `limit` rows were asked for; `place` is where the last of them stands."""
+    """Build a page from at most `limit` rows; `place` is the position of the last one."""
     return Page(items=list(views), next_cursor=make_cursor(*place) if len(rows) == limit else None, count=count)
 
 
 def make_cursor(*place: str) -> str:
-    """A place in a list, as a text that nobody needs to understand."""
+    """Encode a position in a list as an opaque cursor."""
     return base64.urlsafe_b64encode(msgspec.json.encode(place)).decode().rstrip("=")
 
 
 def read_cursor(cursor: str, parts: int) -> list[str]:
-    """The place that a cursor stands for; texts without a character for the beginning. Raises Refused."""
+    """Decode a cursor; empty strings for the beginning. Raises Refused."""
     if not cursor:
         return [""] * parts
     try:
@@ -59,12 +59,12 @@ def read_cursor(cursor: str, parts: int) -> list[str]:
     except (binascii.Error, msgspec.DecodeError, ValueError):
         place = []
     if len(place) != parts or "\0" in "".join(place):
-        raise refusal("the request has 1 fault", "query:cursor", "is not one that this list gave")
+        raise refusal("the request has 1 fault", "query:cursor", "is not a cursor of this list")
     return place
 
 
 def job_view(row: JobRow, *, with_definition: bool = False) -> JobView:
-    """A version of a job."""
+    """Convert a version of a job."""
     definition = msgspec.Raw(row.definition) if with_definition else msgspec.UNSET
     return JobView(
         id=row.id,
@@ -80,7 +80,7 @@ def job_view(row: JobRow, *, with_definition: bool = False) -> JobView:
 
 
 def run_view(listed: ListedRun, task_states: Mapping[str, int] | None = None) -> RunView:
-    """A run, and if they were counted its tasks."""
+    """Convert a run, with the counts of its tasks if given."""
     run = listed.run
     return RunView(
         id=run.id,
@@ -116,7 +116,7 @@ def run_view(listed: ListedRun, task_states: Mapping[str, int] | None = None) ->
 
 
 def task_view(task: Task) -> TaskView:
-    """A task."""
+    """Convert a task."""
     stop, birth = task.stop, task.birth
     return TaskView(
         id=task.id,
@@ -147,7 +147,7 @@ def task_view(task: Task) -> TaskView:
 
 
 def attempt_view(attempt: Attempt) -> AttemptView:
-    """An attempt that is over."""
+    """Convert an attempt that has ended."""
     return AttemptView(
         id=attempt.id,
         task_id=attempt.task_id,
@@ -163,7 +163,7 @@ def attempt_view(attempt: Attempt) -> AttemptView:
 
 
 def current_attempt(task: Task) -> AttemptView | None:
-    """The attempt that is under way, if one is."""
+    """Return the current attempt of a task, if any."""
     if task.attempt_id is None or task.worker_id is None or task.assigned_at is None:
         return None
     return AttemptView(
@@ -181,7 +181,7 @@ def current_attempt(task: Task) -> AttemptView | None:
 
 
 def transition_view(transition: Transition) -> TransitionView:
-    """A change of a task's state."""
+    """Convert a transition."""
     return TransitionView(
         task_id=transition.task_id,
         run_id=transition.run_id,
@@ -198,7 +198,7 @@ def transition_view(transition: Transition) -> TransitionView:
 
 
 def checkpoint_view(checkpoint: Checkpoint) -> CheckpointView:
-    """What a task saved."""
+    """Convert a checkpoint."""
     return CheckpointView(
         task_id=checkpoint.task_id,
         attempt_id=checkpoint.attempt_id,
@@ -208,7 +208,7 @@ def checkpoint_view(checkpoint: Checkpoint) -> CheckpointView:
 
 
 def worker_view(row: WorkerRow, *, running: int, with_reasons: bool) -> WorkerView:
-    """A worker; why it is held may name people, and is for those who see every tenant."""
+    """Convert a worker; cordon reasons may name people, and are for those who see all tenants."""
     offer = msgspec.json.decode(row.offer, type=Resources)
     return WorkerView(
         id=row.id,
@@ -230,7 +230,7 @@ def worker_view(row: WorkerRow, *, running: int, with_reasons: bool) -> WorkerVi
 
 
 def token_view(row: TokenRow, token: str | None = None) -> TokenView:
-    """A token, itself only when it has just been made."""
+    """Convert a token row; the token itself is included only at creation."""
     return TokenView(
         id=row.id,
         tenant=row.tenant,

@@ -1,4 +1,4 @@
-"""Reads what is known of a schedule, so that it can be said why it does not run (`schedule_diagnosis.py`)."""
+"""Read the context of a schedule for its diagnosis (`schedule_diagnosis.py`)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _STOPS = frozenset({"paused", "disabled"})
 
 
 async def diagnose_schedule_row(services: Services, row: ScheduleRow, called: str = "") -> Diagnosis:
-    """Why a schedule does not run its job; `called` is another name that people may use for it."""
+    """Diagnose a schedule; `called` is another name for it."""
     spec = decode_spec(row)
     waiting = await _fires(services, row, Outcome.WAITING, MOST_OPEN_FIRES) if row.has_waiting else []
     backfill = await _backfill_of(services, row, waiting)
@@ -63,7 +63,7 @@ def _goes_on(fire: FireRow) -> bool:
 
 
 async def _fires(services: Services, row: ScheduleRow, outcome: Outcome, limit: int) -> list[FireRow]:
-    """The latest of its fires with this outcome, oldest first."""
+    """Return its latest fires with this outcome, oldest first."""
     wanted = FireFilter(schedule_id=row.id, outcomes=(outcome,))
     return (await services.store.fires(wanted, limit))[::-1]
 
@@ -74,7 +74,7 @@ async def _latest(services: Services, row: ScheduleRow) -> FireRow | None:
 
 
 async def _backfill_of(services: Services, row: ScheduleRow, waiting: list[FireRow]) -> BackfillRow | None:
-    """The backfill that the oldest waiting window belongs to, if nothing else waits."""
+    """Return the backfill of the oldest waiting window, if only backfills wait."""
     if not waiting or any(fire.backfill_id is None for fire in waiting):
         return None
     known = await services.store.backfills(row.id, _LATEST_BACKFILLS)
@@ -87,7 +87,7 @@ async def _fires_of(services: Services, backfill: BackfillRow) -> list[FireRow]:
 
 
 async def _other(services: Services, tenant: str, after: After | None) -> OtherSchedule | None:
-    """What is known of the job that a schedule waits for, as whoever settles the schedule is told it."""
+    """Read the schedule that this one waits for, as the evaluation sees it."""
     if after is None:
         return None
     oldest = await services.store.list_schedules(ScheduleFilter(tenant=tenant, job=after.job), 1)
@@ -114,6 +114,6 @@ async def _stopped(services: Services, row: ScheduleRow) -> ScheduleChange | Non
 
 
 async def _duration(services: Services, row: ScheduleRow) -> DurationRow | None:
-    """How long a whole run of its job usually takes: that comes first, and has no task."""
+    """Return the duration statistics of whole runs: the first row, which has no task."""
     durations = await services.store.durations(row.tenant, row.job)
     return durations[0] if durations and not durations[0].task else None

@@ -1,4 +1,4 @@
-"""From the rows of schedules, events, alerts and failures to what the API shows."""
+"""Convert rows of schedules, events, alerts and failures to API views."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NULL = msgspec.Raw(b"null")
 
 
 def schedule_view(row: ScheduleRow, *, with_definition: bool = False) -> ScheduleView:
-    """A schedule."""
+    """Convert a schedule."""
     spec = msgspec.json.decode(row.spec, type=ScheduleSpec)
     definition = msgspec.Raw(encode_schedule(row.spec)) if with_definition else msgspec.UNSET
     return ScheduleView(
@@ -52,12 +52,12 @@ def schedule_view(row: ScheduleRow, *, with_definition: bool = False) -> Schedul
 
 
 def fire_view(row: FireRow) -> FireView:
-    """What became of a window."""
+    """Convert a fire."""
     return msgspec.convert(row, FireView, from_attributes=True)
 
 
 def change_view(row: ScheduleChange) -> ChangeView:
-    """What somebody did to a schedule."""
+    """Convert a change of a schedule."""
     return ChangeView(
         at=row.at, act=row.act, by=row.by, why=row.why, version=row.version, before=definition(row.before),
         after=definition(row.after),
@@ -65,7 +65,7 @@ def change_view(row: ScheduleChange) -> ChangeView:
 
 
 def backfill_summary(row: BackfillRow) -> BackfillSummary:
-    """A backfill that somebody asked for."""
+    """Convert a backfill."""
     return BackfillSummary(
         id=row.id, schedule_id=row.schedule_id, since=row.since, before=row.before, max_parallel=row.max_parallel,
         again=row.again, wanted=row.windows, by=row.by, why=row.why, created_at=row.created_at,
@@ -73,7 +73,7 @@ def backfill_summary(row: BackfillRow) -> BackfillSummary:
 
 
 def event_view(row: EventRow) -> EventView:
-    """An event that came in."""
+    """Convert a received event."""
     return EventView(
         tenant=row.tenant, source=row.source, id=row.id, type=row.type, subject=row.subject, at=row.at,
         received_at=row.received_at, fires=row.fires, document=msgspec.Raw(row.document),
@@ -81,7 +81,7 @@ def event_view(row: EventRow) -> EventView:
 
 
 def alert_view(row: AlertRow) -> AlertView:
-    """An episode."""
+    """Convert an alert."""
     return AlertView(
         id=row.id, key=row.key, kind=row.kind, severity=row.severity, tenant=row.tenant, summary=row.summary,
         details=msgspec.Raw(row.details), opened_at=row.opened_at, last_at=row.last_at, count=row.count,
@@ -90,7 +90,7 @@ def alert_view(row: AlertRow) -> AlertView:
 
 
 def duration_view(row: DurationRow) -> DurationView:
-    """How long something usually takes."""
+    """Convert duration statistics."""
     return DurationView(
         task=row.task, count=row.count, p50_seconds=row.p50_seconds, p90_seconds=row.p90_seconds,
         p99_seconds=row.p99_seconds, updated_at=row.updated_at,
@@ -98,7 +98,7 @@ def duration_view(row: DurationRow) -> DurationView:
 
 
 def breaker_view(row: BreakerRow) -> BreakerView:
-    """A circuit that is open."""
+    """Convert an open circuit."""
     return BreakerView(
         pool=row.shard, kind=row.kind, subject=row.subject, because=row.because, opened_at=row.opened_at,
         probed_at=row.probed_at,
@@ -106,7 +106,7 @@ def breaker_view(row: BreakerRow) -> BreakerView:
 
 
 def dead_letter_view(task: Task, run: ListedRun) -> DeadLetterView:
-    """A task that failed for good."""
+    """Convert a dead letter."""
     return DeadLetterView(
         task_id=task.id, run_id=task.run_id, tenant=task.tenant, job=run.job_name, task=task.name,
         label=task.birth.label if task.birth is not None else "", state=task.state, because=task.because,
@@ -124,5 +124,5 @@ def _state(row: ScheduleRow) -> str:
 
 
 def definition(spec: str | None) -> msgspec.Raw:
-    """A schedule's definition as people write it, from what is kept; null if there is none."""
+    """Return the public definition of a stored schedule; null if there is none."""
     return _NULL if spec is None else msgspec.Raw(encode_schedule(spec))

@@ -1,4 +1,4 @@
-"""How a machine becomes a worker with a certificate of its own (SEC-3), as far as a server decides it."""
+"""Enrollment: signing worker certificates (SEC-3)."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ import msgspec
 from mainspring.protocol.certificates import Authority, WorkerCertificate
 from mainspring.protocol.errors import Forbidden
 
-ENROL = "enrol it with `mainspring join-token create` and `mainspring worker --join`"
-"""What helps whoever has no certificate that is good."""
+ENROL = "enroll it with `mainspring join-token create` and `mainspring worker --join`"
+"""Hint for workers without a valid certificate."""
 CERTIFICATE_LIFE = timedelta(hours=24)
 SHORTEST_LIFE = timedelta(minutes=1)
 LONGEST_LIFE = timedelta(days=365)
 
 
 class Enrolment(msgspec.Struct, frozen=True, kw_only=True):
-    """The authority of workers, as one server knows it."""
+    """The CA of workers, as configured on one server."""
 
     certificate: Path
-    """Of the authority: what it signed is believed."""
+    """CA certificate that verifies workers."""
     authority: Authority | None = None
-    """None: this server believes certificates, and gives none."""
+    """None: this server verifies certificates, but issues none."""
     life: timedelta = CERTIFICATE_LIFE
-    """Of a certificate of a worker."""
+    """Lifetime of worker certificates."""
     is_required: bool = False
-    """A token is not enough for a worker."""
+    """Whether workers must have a certificate instead of a token."""
 
     def sign(self, request: str, name: str, *, now: datetime) -> tuple[str, WorkerCertificate]:
-        """A certificate for a worker, in PEM, and what it says. Raises Refused; Forbidden if this server gives none."""
+        """Sign a worker certificate; return its PEM and content. Raises Refused; Forbidden without a CA key."""
         if self.authority is None:
-            raise Forbidden("this server gives no certificates: it was started without --worker-ca-key")
+            raise Forbidden("this server issues no certificates: it was started without --worker-ca-key")
         return self.authority.sign_worker(request, name, now=now, life=self.life)

@@ -1,11 +1,11 @@
-"""Workers that speak plain HTTP (WRK-2), as routes see them: whose an attempt is, and who waits for work.
+"""Claims of HTTP workers (WRK-2): ownership of attempts, and requests that wait for work.
 
-1. A worker's id in the pool is made of who asks and of the name that it gives itself: the rows alone say whose an
-   attempt is, and nobody else's name can be used.
-2. Where an attempt is led is remembered from its claim on, and asked for where it is not. What the rows say of its end
-   is asked for whenever its leader does not have it.
-3. A claim waits no longer than its caller does, nor than this server lives. What could not be handed over goes back to
-   the queue (`host/pending_replies.py`).
+1. A worker's id in the pool consists of the principal and its self-chosen name: the rows alone tell the owner of an
+   attempt, and no other principal can use the name.
+2. The shard of an attempt is cached from its claim on, and read where it is not. The end of an attempt is read whenever
+   its leader does not have it.
+3. A claim waits no longer than its client, nor than this server runs. Work that could not be delivered returns to the
+   queue (`host/pending_replies.py`).
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MOST_WAITING = 10_000
-"""Claims that wait on one server."""
+"""Maximum number of waiting claims on one server."""
 _MOST_KNOWN = 50_000
 _SLACK_SECONDS = 5.0
-"""A claim that its leader has not answered by then is answered with nothing: it may have lost it with a failed turn."""
+"""Extra time before a claim is answered empty: the leader may have lost it with a failed turn."""
 
 
 class KnownAttempt(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """Where an attempt is, and whose."""
+    """Shard and worker of an attempt."""
 
     worker: str
     shard: str
     end: AttemptEnd | None = None
 
     def fault(self, attempt: str, otherwise: str) -> Conflict:
-        """What a call is answered with that its leader did not take; `otherwise` is what the leader said."""
+        """Return the error of a call that the leader rejected; `otherwise` is the leader's message."""
         if self.end is None:
             return Conflict(otherwise)
         if self.end is AttemptEnd.RETURNED:
-            return ClaimExpired(f"the claim of {attempt} has expired, or it was called back before it started")
-        return AttemptOver(f"{attempt} is over: it is {self.end}")
+            return ClaimExpired(f"the claim of {attempt} has expired, or was recalled before it started")
+        return AttemptOver(f"{attempt} has ended: {self.end}")
 
 
 class Claims:
-    """What is known of claimed attempts, and the claims that wait here."""
+    """Claimed attempts, and waiting claims."""
 
     def __init__(self, store: Store, shards: Shards) -> None:
         self._store = store
@@ -64,9 +64,9 @@ class Claims:
         self._ending = asyncio.Event()
 
     async def claim(self, request: Request, shard: str, act: ClaimWork) -> Answered | None:
-        """Wait for work; None if there was none, or nobody waits for it any more. Raises Overloaded, NotLeading."""
+        """Wait for work; None if there was none, or the client disconnected. Raises Overloaded, NotLeading."""
         if self._waiting >= MOST_WAITING:
-            raise Overloaded(f"{MOST_WAITING:,} claims wait on this server")
+            raise Overloaded(f"{MOST_WAITING:,} claims are already waiting on this server")
         self._waiting += 1
         try:
             async with asyncio.timeout(act.wait_seconds + _SLACK_SECONDS):
@@ -80,15 +80,15 @@ class Claims:
         return answered
 
     def end(self) -> None:
-        """The server ends: whoever waits is answered with nothing."""
+        """Answer all waiting claims empty, because the server is stopping."""
         self._ending.set()
 
     async def known(self, attempt: str, principal: Principal, worker_id: str | None) -> KnownAttempt:
-        """A worker's own attempt, which may be over. Raises NotFound, or NotYours."""
+        """Return a worker's own attempt, which may have ended. Raises NotFound, or NotYours."""
         return _own(self._known.get(attempt) or await self._look(attempt), attempt, principal, worker_id)
 
     async def known_now(self, attempt: str, principal: Principal, worker_id: str | None) -> KnownAttempt:
-        """The same, as the rows say it by now."""
+        """Return the same from the rows, without the cache."""
         return _own(await self._look(attempt), attempt, principal, worker_id)
 
     async def _look(self, attempt: str) -> KnownAttempt:
@@ -110,14 +110,14 @@ class Claims:
 
 
 def worker_in_pool(principal: Principal, worker_id: str) -> str:
-    """The id under which a worker that gives itself a name is known in its pool."""
+    """Return the id in its pool of a worker with a self-chosen name."""
     return f"{_prefix(principal)}{worker_id}"
 
 
 async def unless_gone(
     request: Request, waiting: Coroutine[None, None, T], ending: asyncio.Event | None = None
 ) -> T | None:
-    """What somebody waits for; None if the caller goes away before, or the server ends."""
+    """Await a result; None if the client disconnects first, or the server stops."""
     asking = asyncio.create_task(waiting)
     others = [asyncio.create_task(_gone(request))]
     if ending is not None:
@@ -138,13 +138,13 @@ def _prefix(principal: Principal) -> str:
 def _own(known: KnownAttempt, attempt: str, principal: Principal, worker_id: str | None) -> KnownAttempt:
     mine = worker_in_pool(principal, worker_id) if worker_id is not None else known.worker
     if not known.worker.startswith(_prefix(principal)) or known.worker != mine:
-        raise NotYours(f"{attempt} is not yours: another worker has it, or had it")
+        raise NotYours(f"{attempt} belongs to another worker")
     return known
 
 
 async def _gone(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
-        pass  # what is left of the body: it was read before
+        pass  # the rest of the body, which was read before
 
 
 async def _set(ending: asyncio.Event) -> None:

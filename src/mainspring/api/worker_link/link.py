@@ -1,20 +1,17 @@
 """The worker link: a WebSocket at /api/v1/worker-link. Each binary message is a group of messages in msgpack.
 
-    handshake ──who?──► first frame: one Register ──► session ──► closed
+    handshake ──auth──► first frame: one Register ──► session ──► closed
                             │                             by the worker, by the leader (its term ends, a newer session),
-                            └─► Elsewhere, closed         by us: a malformed frame, a server that ends
+                            └─► Elsewhere, closed         by this server: a malformed frame, shutdown
 
-1. A frame is decoded once, by types that carry their own limits. What does not fit closes this link, and harms nobody
-   else.
-2. What goes out is what the leader put into this worker's link: nothing of another worker can be in it.
-3. A worker's id belongs to the token under which it is connected, until that link is closed; one with a certificate has
-   its id for itself (`worker_access.py`).
+1. A frame is decoded once, by types that carry their own limits. An invalid frame closes this link only.
+2. Outgoing messages are those that the leader put into this worker's link: none of another worker can be among them.
+3. A worker's id belongs to the token under which it is connected, until that link is closed; a worker with a
+   certificate owns its id (`worker_access.py`).
 4. A link ends with the token or certificate that opened it.
-5. A browser has no business here: it would bring the trust of its user's machine along. Whoever sends an Origin is
-   refused.
+5. Browsers are rejected (any Origin header): they would act with the trust of their user's machine.
 
-Thousands of messages come in a frame: nothing here is done, logged or scheduled once per message but what a type test
-costs.
+A frame has thousands of messages: per message, nothing is done, logged or scheduled beyond a type test.
 """
 
 from __future__ import annotations
@@ -62,12 +59,14 @@ log = structlog.get_logger()
 PATH = "/api/v1/worker-link"
 HELLO_SECONDS = 10.0
 TOKEN_LIFE = timedelta(days=367)
-"""Longer than any attempt may run, also one that was given more time: a token is good only while its attempt lasts,
-which is asked with every request."""
+"""Longer than any attempt may run, including extensions: a token is valid only while its attempt runs, which is checked
+with every request.
+"""
 
 NORMAL, MALFORMED, TOO_LARGE, OVER = 1000, 1008, 1009, 1012
-"""How a link is closed: elsewhere is better; the worker broke the rules; so large a frame is not even received; the
-session or the server ends."""
+"""WebSocket close codes: another server leads; protocol violation by the worker; oversized frame, not received; the
+session or the server ends.
+"""
 
 MOST_IN_A_FRAME = 200_000
 _SEND_SECONDS = 30.0
@@ -80,7 +79,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@/+-]{0,199}")
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f]")
 
 _FOR_OTHERS = (Log, AskEnds)
-"""What is not the leader's business."""
+"""Messages that the leader does not handle."""
 
 _decoder = msgspec.msgpack.Decoder(Frame)
 _encoder = msgspec.msgpack.Encoder()
@@ -94,23 +93,23 @@ class WorkerLinks:
         self._host = host
         self._logs = logs
         self._open: dict[str, tuple[str, Link]] = {}
-        """By worker: under which name it came, and its link."""
+        """By worker: the principal under which it connected, and its link."""
         self._ending = False
 
     async def serve(self, socket: WebSocket) -> None:
-        """One connection, from its handshake to its end."""
+        """Serve one connection, from its handshake to its end."""
         try:
             principal = await self._admit(socket)
         except MainspringError as error:
             await socket.send_denial_response(_denial(error))
             return
         await socket.accept()
-        code, reason = OVER, "the session is over"
+        code, reason = OVER, "the session has ended"
         try:
             code, reason = await self._session(socket, principal)
         except WebSocketDisconnect as gone:
             if gone.code == TOO_LARGE:
-                log.warning("link.refused", by=principal.name, client=client_of(socket), fault="a frame is too large")
+                log.warning("link.refused", by=principal.name, client=client_of(socket), fault="frame too large")
             return
         except Refused as error:
             code, reason = MALFORMED, _reason(error)
@@ -120,7 +119,7 @@ class WorkerLinks:
         await _close(socket, code, reason)
 
     def end_links(self) -> None:
-        """The server ends: every session is over, and no other begins."""
+        """Close all sessions and accept no new ones, because the server is stopping."""
         self._ending = True
         for _, link in list(self._open.values()):
             link.close()
@@ -133,11 +132,11 @@ class WorkerLinks:
         return principal
 
     async def _session(self, socket: WebSocket, principal: Principal) -> tuple[int, str]:
-        """Greet a worker, and talk to it until one side ends; returns how to close."""
+        """Register a worker and run its session until one side ends; return the close code and reason."""
         hello = await _hello(socket)
         await check_worker_is(self._services, principal, name=hello.worker, pool=hello.pool)
         if self._ending:
-            return OVER, "the server ends"
+            return OVER, "the server is stopping"
         try:
             leader = self._host.leader(hello.pool)
         except NotLeading:
@@ -168,10 +167,10 @@ class WorkerLinks:
         for end in ends:
             if isinstance(end, Exception):
                 raise end
-        return OVER, "the session is over"
+        return OVER, "the session has ended"
 
     def _enter(self, leader: Leader, hello: Register, principal: Principal) -> Link:
-        """Open the session. Raises Refused if the worker is connected under another name."""
+        """Open the session. Raises Refused if the worker is connected under another principal."""
         name = f"{principal.tenant} {principal.name}"
         holder = self._open.get(hello.worker)
         if holder is not None and holder[0] != name and not holder[1].closed:
@@ -181,7 +180,7 @@ class WorkerLinks:
         return link
 
     async def _send(self, socket: WebSocket, leader: Leader, link: Link) -> None:
-        """Send what waits in the link, until that is closed."""
+        """Send the queued messages of the link until it is closed."""
         while messages := await link.next():
             now = leader.time.now()
             for first in range(0, len(messages), _MESSAGES_AT_ONCE):
@@ -190,7 +189,7 @@ class WorkerLinks:
                     await _send_soon(socket, frame)
 
     def _with_tokens(self, message: ToWorker, now: datetime) -> ToWorker:
-        """An assignment gets its attempt's token here, so that none is ever stored or queued."""
+        """Add the attempt's token to an assignment, so that tokens are never stored or queued."""
         if type(message) is not Assign:
             return message
         return replace(message, group=tuple([self._with_token(one, now) for one in message.group]))
@@ -202,25 +201,25 @@ class WorkerLinks:
         return replace(assignment, token=token)
 
     async def _watch(self, standing: Standing) -> None:
-        """Raises Refused when the worker's token or certificate is no longer good."""
+        """Raise Refused when the worker's token or certificate is no longer valid."""
         while await standing.is_valid():
             await self._services.clock.sleep(ASK_AGAIN_SECONDS)
-        raise _fault("the token or certificate is no longer good")
+        raise _fault("the token or certificate is no longer valid")
 
     async def _receive(self, socket: WebSocket, leader: Leader, link: Link) -> None:
-        """Take what the worker says, until the link is closed. Raises Refused if it breaks the rules."""
+        """Receive messages from the worker until the link is closed. Raises Refused on a protocol violation."""
         while not link.closed:
             reports, logs, asked = _sort(await _frame(socket))
             leader.receive(link, reports)
             if link.credit < 0:
-                raise _fault("a result came without credit")
+                raise _fault("result without credit")
             if logs:
                 await self._logs.take(link, logs)
             for question in asked:
                 link.put(await self._ends(question))
 
     async def _ends(self, question: AskEnds) -> Ends:
-        """Since when runs are over, as the rows say."""
+        """Read the ages of ended runs."""
         now = await self._services.time.now()
         ends: dict[str, float | None] = {}
         for run_id in filter(str.isprintable, question.runs):
@@ -231,44 +230,44 @@ class WorkerLinks:
 
 
 async def _hello(socket: WebSocket) -> Register:
-    """The first frame. Raises Refused unless it is one Register that makes sense, in time."""
+    """Receive the first frame. Raises Refused unless it is one valid Register, in time."""
     try:
         async with asyncio.timeout(HELLO_SECONDS):
             messages = await _frame(socket)
     except TimeoutError:
-        raise _fault(f"nothing was said within {HELLO_SECONDS:.0f} s") from None
+        raise _fault(f"no Register within {HELLO_SECONDS:.0f} s") from None
     if len(messages) != 1 or not isinstance(hello := messages[0], Register):
-        raise _fault("the first frame is one Register and nothing else")
+        raise _fault("the first frame must be exactly one Register")
     for what, name in (("worker", hello.worker), ("session", hello.session), ("pool", hello.pool)):
         if not _NAME.fullmatch(name):
-            raise _fault(f"the {what} {name[:40]!r} is no name: letters, digits and . _ : @ / + -")
+            raise _fault(f"the {what} {name[:40]!r} is not a valid name: use letters, digits and . _ : @ / + -")
     if is_claimant(hello.worker):
-        raise _fault(f"a worker on a link has no name that begins with {CLAIMANT}")
+        raise _fault(f"the name of a worker on a link must not begin with {CLAIMANT}")
     texts = [hello.zone, hello.version, *hello.labels.keys(), *hello.labels.values(), *hello.holds]
     if any(_FORBIDDEN.search(text) for text in texts):
-        raise _fault("a control character is in a text of the Register")
+        raise _fault("the Register contains a control character")
     return hello
 
 
 async def _frame(socket: WebSocket) -> list[FromWorker]:
-    """The next frame. Raises Refused if it can't be read, WebSocketDisconnect if there is none."""
+    """Receive the next frame. Raises Refused if it is invalid, WebSocketDisconnect at the end."""
     message = await socket.receive()
     if message["type"] == "websocket.disconnect":
         raise WebSocketDisconnect(message.get("code", OVER))
     data = message.get("bytes")
     if data is None:
-        raise _fault("a text message came; all are binary")
+        raise _fault("text message received; messages must be binary")
     try:
         messages = _decoder.decode(data)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise _fault(f"a frame can't be read: {error}") from None
+        raise _fault(f"invalid frame: {error}") from None
     if len(messages) > MOST_IN_A_FRAME:
         raise _fault(f"a frame has more than {MOST_IN_A_FRAME} messages")
     return messages
 
 
 def _sort(messages: list[FromWorker]) -> tuple[list[FromWorker], list[Log], list[AskEnds]]:
-    """Reports for the leader, pieces of logs for the disk, questions for the store."""
+    """Split messages into reports for the leader, log pieces for the disk and questions for the store."""
     logs: list[Log] = []
     asked: list[AskEnds] = []
     strange = False
@@ -279,18 +278,18 @@ def _sort(messages: list[FromWorker]) -> tuple[list[FromWorker], list[Log], list
         elif kind is AskEnds:
             asked.append(message)  # type: ignore[arg-type]
         elif kind is Result:
-            # Only a result's attempt is looked up in the store, which must be able to take its name.
+            # Only a result's attempt is looked up in the store, which must accept its name.
             strange |= not message.attempt.isprintable()  # type: ignore[union-attr]
         elif kind is Register:
-            raise _fault("a second Register came on the same link")
+            raise _fault("second Register on the same link")
     if strange:
-        raise _fault("a control character is in an attempt's name")
+        raise _fault("an attempt name contains a control character")
     reports = [one for one in messages if type(one) not in _FOR_OTHERS] if logs or asked else messages
     return reports, logs, asked
 
 
 def _frames(messages: Sequence[ToWorker]) -> list[bytes]:
-    """Messages as frames, none of them larger than a worker takes unless one message alone is."""
+    """Encode messages as frames that a worker accepts; a single message is never split."""
     frame = _encoder.encode(messages)
     if len(frame) <= _LARGEST_SENT_BYTES or len(messages) == 1:
         return [frame]
@@ -299,16 +298,16 @@ def _frames(messages: Sequence[ToWorker]) -> list[bytes]:
 
 
 async def _send_soon(socket: WebSocket, frame: bytes) -> None:
-    """Send a frame. Raises Refused if the worker does not read what it is sent."""
+    """Send a frame. Raises Refused if the worker does not read it in time."""
     try:
         async with asyncio.timeout(_SEND_SECONDS):
             await socket.send_bytes(frame)
     except TimeoutError:
-        raise _fault(f"nothing was read for {_SEND_SECONDS:.0f} s") from None
+        raise _fault(f"the worker read nothing for {_SEND_SECONDS:.0f} s") from None
 
 
 async def _close(socket: WebSocket, code: int, reason: str) -> None:
-    # If it is closed already, the worker was faster; if it reads nothing, it does not read this either.
+    # The worker may have closed the link already, or may not be reading.
     with suppress(RuntimeError, WebSocketDisconnect, TimeoutError):
         async with asyncio.timeout(_CLOSE_SECONDS):
             await socket.close(code, reason)
@@ -324,6 +323,6 @@ def _fault(why: str) -> Refused:
 
 
 def _reason(error: Refused) -> str:
-    """What is wrong, as short as a close frame needs it."""
+    """Return the reason of an error, short enough for a close frame."""
     text = error.faults[0].why if error.faults else str(error)
     return text.encode()[:_LONGEST_REASON].decode("utf-8", "ignore")

@@ -1,4 +1,4 @@
-"""Whether somebody may be a worker (SEC-3): asked when a worker registers or claims, over whichever way it came."""
+"""Permission to act as a worker (SEC-3), checked on register and claim, over any transport."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from mainspring.protocol.errors import Forbidden
 
 
 def check_worker(services: Services, principal: Principal) -> None:
-    """Raises Forbidden unless whoever asks may be some worker: with a certificate, or with a token where that will do.
+    """Raise Forbidden unless the caller may act as a worker: with a certificate, or with a token where that suffices.
 
-    A worker with a token gets the work of every tenant of its pool.
+    A worker with a token receives work of all tenants of its pool.
     """
     if Role.ADMIN not in principal.roles:
         permissions.check(principal, Role.WORKER, "worker_link")
     permissions.check_every_tenant(principal)
     if principal.worker is None and services.enrolment is not None and services.enrolment.is_required:
-        raise Forbidden(f"a worker needs a certificate here: {ENROL}")
+        raise Forbidden(f"workers need a certificate on this server: {ENROL}")
 
 
 async def check_worker_is(services: Services, principal: Principal, *, name: str, pool: str) -> None:
-    """Raises Forbidden unless whoever asks may be the worker of this name, in this pool.
+    """Raise Forbidden unless the caller may act as the worker of this name, in this pool.
 
-    A certificate is good for its own name and its pools. A token is good for every name that no certificate has.
+    A certificate is valid for its own name and pools. A token is valid for every name without a certificate.
     """
     check_worker(services, principal)
     own = principal.worker
     if own is None:
         is_theirs = services.enrolment is not None and await services.identities.worker_named(name) is not None
         if is_theirs:
-            raise Forbidden(f"worker {name} is known by its certificate, and nobody else may use its name")
+            raise Forbidden(f"the name {name} belongs to a worker with a certificate")
     elif name != own.name:
-        raise Forbidden(f"the certificate is that of worker {own.name}, not of {name}")
+        raise Forbidden(f"the certificate is for worker {own.name}, not for {name}")
     elif pool not in own.pools:
         raise Forbidden(f"worker {name} may serve {', '.join(own.pools)}, not {pool}")

@@ -1,4 +1,4 @@
-"""What people were told of, which circuits are open, and how long things usually take (OBS-6, RTY-4)."""
+"""Alerts, open circuits, and duration statistics (OBS-6, RTY-4)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def list_alerts(
     limit: Limit = USUAL_PAGE,
     cursor: Cursor = "",
 ) -> Page[AlertView]:
-    """Episodes, the latest first: those that are not over, those that are, or all."""
+    """List alerts, latest first: open ones, resolved ones, or all."""
     (before,) = run_views.read_cursor(cursor, 1)
     looked_at = permissions.tenant_to_look_at(principal, tenant)
     rows = await services.store.list_alerts(looked_at, None if state is None else state == "open", before, limit)
@@ -36,7 +36,7 @@ async def list_alerts(
 
 @router.get("/breakers", operation="list_breakers", role=Role.VIEWER)
 async def list_breakers(principal: Principal, services: Services) -> Page[BreakerView]:
-    """The circuits that are open. Whoever belongs to one tenant sees those of its own jobs."""
+    """List open circuits. Callers of one tenant see those of its own jobs."""
     own = f"{principal.tenant}/"
     return Page(
         items=[
@@ -51,7 +51,7 @@ async def list_breakers(principal: Principal, services: Services) -> Page[Breake
 async def list_durations(
     name: str, principal: Principal, services: Services, tenant: str | None = None
 ) -> Page[DurationView]:
-    """How long a job usually takes: the whole run, without a name, then its tasks by name."""
+    """List duration statistics of a job: the whole run, without a name, then its tasks by name."""
     tenant = permissions.tenant_to_act_for(principal, tenant)
     if await services.store.find_job(tenant, name) is None:
         raise not_found("job", name)

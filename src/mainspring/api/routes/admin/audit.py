@@ -1,6 +1,6 @@
-"""The audit log: who did what, and whether the chains are what was sealed (SEC-4).
+"""The audit log, and verification of its hash chains (SEC-4).
 
-A chain belongs to a tenant; `*` is that of the whole installation. Whoever belongs to one tenant sees its own.
+Each tenant has a chain; `*` is that of the installation. Callers of one tenant see its chain only.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ async def list_audit(
     limit: Limit = USUAL_PAGE,
     cursor: Cursor = "",
 ) -> Page[AuditView]:
-    """Acts, the latest first, also those of the last second, which are not sealed yet."""
+    """List audit entries, latest first, including those of the last second, which are not sealed yet."""
     wanted = AuditFilter(
         tenant=permissions.tenant_to_look_at(principal, tenant), actor=actor, act=act, object=object, since=since,
         before=before,
@@ -58,7 +58,7 @@ async def list_audit(
 async def list_audit_heads(
     principal: Principal, services: Services, limit: Limit = USUAL_PAGE, cursor: Cursor = ""
 ) -> Page[HeadView]:
-    """Where the chains end, by tenant. Kept elsewhere, they show later that nothing before them was changed."""
+    """List the heads of all chains, by tenant. Stored elsewhere, they prove later that nothing before was changed."""
     if not principal.sees_everybody():
         head = await _head_of(services, principal.tenant)
         return Page(items=[] if head is None else [_head_view(head)])
@@ -75,7 +75,7 @@ async def list_audit_chain(
     after: Seq = 0,
     limit: Limit = USUAL_PAGE,
 ) -> Page[AuditView]:
-    """The sealed entries of one chain whose number is above `after`, in order, for those who verify it by themselves.
+    """List the sealed entries of one chain after number `after`, in order, for independent verification.
 
     The hash of an entry is the SHA-256, in hexadecimal, of the hash before it (64 zeros for the first), followed by a
     JSON array without spaces: `seq`, `id`, `at`, `tenant`, `actor`, `source`, `act`, `object`, `why`, and the texts of
@@ -87,7 +87,7 @@ async def list_audit_chain(
 
 @router.get("/audit/verification", operation="verify_audit", role=Role.ADMIN)
 async def verify_audit(principal: Principal, services: Services, tenant: str | None = None) -> VerificationView:
-    """Go through one chain as far as it is kept, and say where it is not what was sealed."""
+    """Verify one chain as far as it is retained, and report entries that differ from what was sealed."""
     chain = _chain(principal, tenant)
     head = await _head_of(services, chain)
     check = ChainCheck(chain)
@@ -120,12 +120,12 @@ async def verify_audit(principal: Principal, services: Services, tenant: str | N
 
 
 def _chain(principal: Principal, tenant: str | None) -> str:
-    """The chain that is asked for, or that of whoever asks. Raises Forbidden."""
+    """Return the requested chain, or that of the caller. Raises Forbidden."""
     return permissions.tenant_to_look_at(principal, tenant) or INSTALLATION
 
 
 async def _head_of(services: Services, tenant: str) -> ChainHead | None:
-    """Where a tenant's chain ends: it is in the list behind the tenant's own beginning."""
+    """Return the head of a tenant's chain, by listing from just before its name."""
     after = tenant[:-1]
     while heads := await services.store.audit_heads(after, _HEADS_AT_ONCE):
         for head in heads:

@@ -1,4 +1,4 @@
-"""Pages for people: the routes of a server, and its errors. They are for anybody: there is no secret in them."""
+"""HTML documentation of routes and errors. Public: it contains no secrets."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ HTML = "text/html"
 
 @router.get("/api/docs", operation="get_docs", role=None, answers=HTML)
 async def get_docs(request: Request) -> Response:
-    """All routes, as a page for people."""
+    """Show all routes as a page."""
     return HTMLResponse(request.app.state.docs(), headers=docs_page.HEADERS)
 
 
 @router.get(DOCUMENTED_AT, operation="get_error_docs", role=None, answers=HTML)
 async def get_error_docs() -> Response:
-    """All errors by their codes, as a page for people: where the `type` of a problem leads."""
+    """Show all error codes as a page: the target of a problem's `type`."""
     return HTMLResponse(docs_page.page("Mainspring: errors", _errors()), headers=docs_page.HEADERS)
 
 
 def _errors() -> Iterator[str]:
-    yield "<h1>Errors</h1><p>Every problem has one of these codes.</p><main>"
+    yield "<h1>Errors</h1><p>Every error response has one of these codes.</p><main>"
     kinds = [kind for kind in vars(errors).values() if inspect.isclass(kind) and issubclass(kind, MainspringError)]
     for kind in sorted(kinds, key=lambda kind: kind.code):
         words = inspect.cleandoc(kind.__doc__ or "")

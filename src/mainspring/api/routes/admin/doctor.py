@@ -1,6 +1,6 @@
-"""How a server is, its store, and those that share the store: what `mainspring doctor` goes by.
+"""Health of a server, its store and its peers, for `mainspring doctor`.
 
-It answers while the store does not, and says so: that is when somebody asks.
+It answers even if the store does not.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from mainspring.store.ports.store import ShardRow
 router = Router()
 
 ANSWER_SECONDS = 3.0
-"""A store that takes longer does not answer."""
+"""Timeout of the store."""
 OVERDUE = timedelta(seconds=5)
-"""A schedule fires within a second of when it is due."""
+"""Delay from which a schedule is overdue; normally it fires within a second."""
 _REMEMBERED = timedelta(days=1)
 _MOST_OVERDUE = 100
 
 
 @router.get("/checkup", operation="get_checkup", role=Role.VIEWER)
 async def get_checkup(principal: Principal, services: Services) -> CheckupView:
-    """How this server is, its store, who leads which pool and until when, and which schedules are overdue.
+    """Report the health of this server and its store, the leaders and leases of pools, and overdue schedules.
 
-    Whoever belongs to one tenant is told neither where servers are, nor in which words the store fails.
+    Callers of one tenant get neither server addresses nor the store's error message.
     """
     store, clock = services.store, services.clock
     began = clock.monotonic()

@@ -1,4 +1,4 @@
-"""Settings: what can be changed while everything runs, on all servers (OPS-5). For those who see every tenant."""
+"""Settings that can be changed at runtime, on all servers (OPS-5). For callers with access to all tenants."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ router = Router()
 
 @router.get("/settings", operation="list_settings", role=Role.VIEWER)
 async def list_settings(principal: Principal, services: Services) -> Page[SettingView]:
-    """All settings, with what they may be and where their values come from."""
+    """List all settings, with their limits and the origin of their values."""
     permissions.check_every_tenant(principal)
     rows = await services.settings.refresh()
     return Page(items=[_view(services.settings, setting, rows) for setting in SETTINGS.values()])
@@ -36,7 +36,7 @@ async def list_settings(principal: Principal, services: Services) -> Page[Settin
 
 @router.get("/settings/{name}", operation="get_setting", role=Role.VIEWER, returns=SettingView)
 async def get_setting(name: str, principal: Principal, services: Services, known: IfNoneMatch = None) -> Response:
-    """One setting."""
+    """Get a setting."""
     permissions.check_every_tenant(principal)
     view = _view(services.settings, _find(name), await services.settings.refresh())
     return etags.answer(view, view.version, known)
@@ -65,7 +65,7 @@ async def put_setting(
 async def reset_setting(
     name: str, principal: Principal, services: Services, audit: Auditor, why: str = "", match: IfMatch = None
 ) -> Done:
-    """Let a setting be again what each server has by default."""
+    """Reset a setting to each server's default."""
     permissions.check_every_tenant(principal)
     setting, settings = _find(name), services.settings
     was = _view(settings, setting, await settings.refresh())
@@ -87,12 +87,12 @@ def _find(name: str) -> Setting:
 
 
 def _text(value: float | str) -> str:
-    """A value as it is kept. JSON does not tell 10 from 10.0."""
+    """Return the stored form of a value. JSON does not distinguish 10 from 10.0."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _check(settings: Settings, name: str, text: str | None) -> None:
-    """Raises Refused, about the field `value`."""
+    """Raise Refused for the field `value` if it is invalid."""
     try:
         settings.check(name, text)
     except Refused as refused:

@@ -1,4 +1,4 @@
-"""The server itself: is it up, is it ready, what does it lead, its numbers, and the document of its routes."""
+"""The server itself: liveness, readiness, leadership, metrics and the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ _HEARD_WITHIN = timedelta(seconds=30)
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
-    """The server answers."""
+    """Health status."""
 
     status: str = "ok"
 
 
 @router.get("/healthz", operation="get_health", role=None)
 async def get_health() -> Health:
-    """Whether the process is up; nothing else is asked."""
+    """Check that the process is up, and nothing else."""
     return Health()
 
 
 @router.get("/readyz", operation="get_readiness", role=None)
 async def get_readiness(services: Services) -> Health:
-    """Whether the store answers, every shard has a leader, here or elsewhere, and no background loop keeps failing."""
+    """Check that the store answers, every shard has a leader, and no background loop keeps failing."""
     now = await services.store.time()
     lost = [shard for shard in await services.store.shards() if shard.lease_until <= now]
     if lost:
-        raise NotLeading(f"{len(lost)} of the shards have no leader now")
+        raise NotLeading(f"{len(lost)} shards have no leader")
     failing = services.background.failing()
     if failing:
         loops = ", ".join(f"{one.name} ({one.code}, {one.failures} failures in a row)" for one in failing)
@@ -49,7 +49,7 @@ async def get_readiness(services: Services) -> Health:
 
 @router.get(f"{API}/server", operation="get_server", role=Role.VIEWER)
 async def get_server(services: Services) -> ServerView:
-    """Who answers, what it leads, and which servers there are."""
+    """Get this server's name, the shards that it leads, and the other servers."""
     servers = await services.store.servers(_HEARD_WITHIN)
     return ServerView(
         name=services.name,
@@ -62,12 +62,12 @@ async def get_server(services: Services) -> ServerView:
 
 @router.get("/metrics", operation="get_metrics", role=Role.VIEWER, answers="text/plain", counts=Counts.NONE)
 async def get_metrics(principal: Principal, services: Services) -> Response:
-    """Numbers for Prometheus, for those who see every tenant."""
+    """Get Prometheus metrics. For callers with access to all tenants."""
     permissions.check_every_tenant(principal)
     return Response(services.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
 
 @router.get("/openapi.json", operation="get_openapi", role=Role.VIEWER, counts=Counts.NONE)
 async def get_openapi(request: Request) -> Response:
-    """This document."""
+    """Get this document."""
     return Response(request.app.state.openapi(), media_type=JSON)

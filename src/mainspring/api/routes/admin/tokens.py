@@ -1,4 +1,4 @@
-"""Tokens: made, listed, revoked, by administrators (SEC-2)."""
+"""API tokens: create, list and revoke, by administrators (SEC-2)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ router = Router()
 
 LONGEST_NAME = 128
 GIVEN_BY_ALL = frozenset({Role.VIEWER, Role.SUBMITTER, Role.OPERATOR, Role.APPROVER, Role.ADMIN})
-"""Roles that the administrator of one tenant can give. A worker gets the work of every tenant of its pool."""
+"""Roles that the administrator of one tenant can assign. A worker receives work of all tenants of its pool."""
 GIVEN = GIVEN_BY_ALL | {Role.WORKER}
 
 
@@ -31,10 +31,10 @@ GIVEN = GIVEN_BY_ALL | {Role.WORKER}
 async def create_token(
     body: TokenRequest, principal: Principal, services: Services, audit: Auditor, key: Key = None
 ) -> Response:
-    """Make a token. This answer is the only one that ever shows it.
+    """Create a token. Only this response shows it.
 
-    It is for the tenant of whoever asks, unless that may act for others and names one. An `Idempotency-Key` that comes
-    again is refused (409): whoever did not get the first answer revokes the token that the refusal names.
+    It belongs to the caller's tenant, or to the named one if the caller has access to all tenants. A repeated
+    `Idempotency-Key` is rejected (409): if the first response was lost, revoke the token that the error names.
     """
     tenant = principal.tenant if body.tenant is None else body.tenant
     if tenant != principal.tenant:
@@ -50,21 +50,21 @@ async def create_token(
         key=None if key is None else f"{principal.tenant} {key}",
     )
     if key is not None and await services.store.find_token(row.id) is not None:
-        raise KeyReused(f"the token {row.id} was made under this key, and is not shown again")
+        raise KeyReused(f"token {row.id} was created with this key and is not shown again")
     await services.store.insert_token(row, audit.entry(row.id, tenant=tenant, after=described(row)))
     return json_response(run_views.token_view(row, token), 201, {"Location": f"/api/v1/tokens/{row.id}"})
 
 
 @router.get("/tokens", operation="list_tokens", role=Role.ADMIN)
 async def list_tokens(principal: Principal, services: Services, tenant: str | None = None) -> Page[TokenView]:
-    """Tokens, the oldest first, also those that are over; never the tokens themselves."""
+    """List tokens, oldest first, including expired ones; never the secrets."""
     rows = await services.store.list_tokens(permissions.tenant_to_look_at(principal, tenant))
     return Page(items=[run_views.token_view(row) for row in rows])
 
 
 @router.delete("/tokens/{token_id}", operation="revoke_token", role=Role.ADMIN)
 async def revoke_token(token_id: str, principal: Principal, services: Services, audit: Auditor) -> Done:
-    """End a token. Within ten seconds no server takes it any more."""
+    """Revoke a token. All servers reject it within ten seconds."""
     row = await services.store.find_token(token_id)
     if row is None or not principal.sees(row.tenant):
         raise not_found("token", token_id)
@@ -75,14 +75,14 @@ async def revoke_token(token_id: str, principal: Principal, services: Services, 
 def _check(body: TokenRequest, tenant: str, given: frozenset[Role]) -> None:
     faults = Faults()
     if not 1 <= len(body.name) <= LONGEST_NAME or not body.name.isprintable():
-        faults.add("name", f"must have 1 to {LONGEST_NAME} characters that can be printed")
+        faults.add("name", f"must have 1 to {LONGEST_NAME} printable characters")
     if tenant != EVERY_TENANT:
         validate_job.check_name(tenant, "tenant", faults)
     if not body.roles:
-        faults.add("roles", "must name a role")
+        faults.add("roles", "must have at least one role")
     names = sorted(role.value for role in given)
     if len(body.roles) > len(Role):
-        faults.add("roles", f"there are {len(body.roles)}, {len(Role)} are allowed")
+        faults.add("roles", f"has {len(body.roles)} roles, at most {len(Role)} are allowed")
     for number, role in enumerate(body.roles[: len(Role)]):
         if role not in names:
             faults.add(f"roles[{number}]", f"must be one of {', '.join(names)}")

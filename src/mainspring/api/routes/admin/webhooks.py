@@ -1,9 +1,8 @@
-"""Webhooks: those outside who are told how runs end, what they were told, and whether it arrived.
+"""Webhooks: HTTP notifications of how runs end, and their deliveries.
 
-A webhook's secret is shown once, as a token is, and kept nowhere (ADR 0023). Where it may point to is asked when
-something is sent, because names come to mean other addresses; what can't be an address at all is refused at once. An
-address may be kept in a variable or a file of the server's machine (`${env:NAME}`) only if the server was started so: a
-tenant is not to read what is its operator's.
+A webhook's secret is shown once and not stored (ADR 0023). The target address is checked on each delivery, because DNS
+names may change; an invalid URL is rejected immediately. A URL may refer to a variable or file of the server's machine
+(`${env:NAME}`) only if the server was started with that option: a tenant must not read its operator's secrets.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ LONGEST_NOTE = 1_000
 
 @router.post("/webhooks", operation="create_webhook", role=Role.ADMIN, status=201, returns=WebhookView)
 async def create_webhook(body: WebhookRequest, principal: Principal, services: Services, audit: Auditor) -> Response:
-    """Tell somebody outside how runs end. This answer is the only one that ever shows the secret."""
+    """Create a webhook. Only this response shows its secret."""
     tenant = permissions.tenant_to_act_for(principal, body.tenant)
     _check(body, tenant, services)
     if len(await services.store.list_webhooks(tenant, "", MOST_OF_TENANT)) >= MOST_OF_TENANT:
@@ -62,7 +61,7 @@ async def create_webhook(body: WebhookRequest, principal: Principal, services: S
 async def list_webhooks(
     principal: Principal, services: Services, tenant: str | None = None, limit: Limit = USUAL_PAGE, cursor: Cursor = ""
 ) -> Page[WebhookView]:
-    """Webhooks, the oldest first, without their secrets."""
+    """List webhooks, oldest first, without their secrets."""
     (after,) = run_views.read_cursor(cursor, 1)
     wanted = permissions.tenant_to_look_at(principal, tenant)
     rows = await services.store.list_webhooks(wanted, after, limit)
@@ -71,7 +70,7 @@ async def list_webhooks(
 
 @router.get("/webhooks/{webhook_id}", operation="get_webhook", role=Role.OPERATOR, returns=WebhookView)
 async def get_webhook(webhook_id: str, principal: Principal, services: Services, known: IfNoneMatch = None) -> Response:
-    """One webhook, without its secret."""
+    """Get a webhook, without its secret."""
     row = await _find(services, principal, webhook_id)
     return etags.answer(_view(row), row.version, known)
 
@@ -81,11 +80,11 @@ async def change_webhook(
     webhook_id: str, body: WebhookRequest, principal: Principal, services: Services, audit: Auditor,
     match: IfMatch = None,
 ) -> Response:  # fmt: skip
-    """Change a webhook as a whole; its secret and its tenant stay."""
+    """Replace a webhook; its secret and tenant stay."""
     row = await _find(services, principal, webhook_id)
     _check(body, row.tenant, services)
     if body.tenant not in {None, row.tenant}:
-        raise Refused("a webhook stays with its tenant")
+        raise Refused("the tenant of a webhook can't be changed")
     changed = WebhookRow(
         id=row.id, tenant=row.tenant, url=body.url, events=tuple(body.events), job=body.job,
         enabled=body.enabled, note=body.note, version=row.version, created_at=row.created_at,
@@ -102,7 +101,7 @@ async def change_webhook(
 async def delete_webhook(
     webhook_id: str, principal: Principal, services: Services, audit: Auditor, match: IfMatch = None
 ) -> Done:
-    """Tell them nothing more. What they were told is forgotten."""
+    """Delete a webhook and its deliveries."""
     row = await _find(services, principal, webhook_id)
     etags.expected(match, row.version, f"webhook {row.id}")
     changed = await services.store.drop_webhook(row.id, audit.entry(row.id, tenant=row.tenant, before=_described(row)))
@@ -112,7 +111,7 @@ async def delete_webhook(
 
 @router.post("/webhooks/{webhook_id}/test", operation="test_webhook", role=Role.ADMIN, status=202, returns=DeliveryView)
 async def test_webhook(webhook_id: str, principal: Principal, services: Services, audit: Auditor) -> DeliveryView:
-    """Send a message that only shows whether it arrives: look for it among the deliveries."""
+    """Send a test message; see the deliveries for its result."""
     row = await _find(services, principal, webhook_id)
     now = await services.time.now()
     event = tell_test(new_id("msg", now, Random(entropy())), row.id, tenant=row.tenant, at=now)
@@ -126,7 +125,7 @@ async def test_webhook(webhook_id: str, principal: Principal, services: Services
 async def list_deliveries(
     webhook_id: str, principal: Principal, services: Services, limit: Limit = USUAL_PAGE, cursor: Cursor = ""
 ) -> Page[DeliveryView]:
-    """What a webhook was told, the latest first, and what became of it."""
+    """List the deliveries of a webhook with their results, latest first."""
     row = await _find(services, principal, webhook_id)
     (before,) = run_views.read_cursor(cursor, 1)
     rows = await services.store.list_deliveries(row.id, before, limit)
@@ -137,7 +136,7 @@ async def list_deliveries(
 async def resend_delivery(
     webhook_id: str, delivery_id: str, principal: Principal, services: Services, audit: Auditor
 ) -> Done:
-    """Send a message once more, with the same id."""
+    """Send a message again, with the same id."""
     row = await _find(services, principal, webhook_id)
     delivery = await services.store.find_delivery(delivery_id)
     if delivery is None or delivery.webhook_id != row.id:
@@ -159,14 +158,14 @@ def _check(body: WebhookRequest, tenant: str, services: Services) -> None:
     faults = Faults()
     fault = fault_of_url(body.url)
     if reference_in(body.url) is not None and len(body.url) <= LONGEST_URL:
-        fault = None if services.has_url_references else "must be the address itself: nothing is looked up for it here"
+        fault = None if services.has_url_references else "must be a URL: references are disabled on this server"
     if fault is not None:
         faults.add("url", fault)
     for number, event in enumerate(body.events[: Faults.MOST]):
         if event not in EVENTS:
             faults.add(f"events[{number}]", f"must be one of {', '.join(EVENTS)}")
     if len(body.events) > len(EVENTS):
-        faults.add("events", f"must be at most {len(EVENTS)}")
+        faults.add("events", f"must have at most {len(EVENTS)} entries")
     if body.job:
         check_name(body.job, "job", faults)
     if len(body.note) > LONGEST_NOTE:
@@ -185,7 +184,7 @@ def _view(row: WebhookRow, secret: str | None = None) -> WebhookView:
 
 
 def _described(row: WebhookRow) -> dict[str, object]:
-    """What the audit log says of a webhook."""
+    """Return the audit summary of a webhook."""
     return {"url": row.url, "events": row.events, "job": row.job, "enabled": row.enabled, "note": row.note}
 
 

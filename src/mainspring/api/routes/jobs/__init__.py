@@ -1,1 +1,1 @@
-"""Routes of jobs, schedules, and events from outside."""
+"""Routes of jobs, schedules, and received events."""

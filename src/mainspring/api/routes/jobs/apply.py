@@ -1,4 +1,4 @@
-"""Many jobs with their schedules are put at once: those of a folder or of a deployment. How: `apply_definitions.py`."""
+"""Apply many jobs with their schedules: those of a folder or deployment. See `apply_definitions.py`."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ LARGEST_BYTES = 64 * 1024 * 1024
 async def apply(
     body: ApplyRequest, request: Request, principal: Principal, services: Services, audit: Auditor
 ) -> Response:
-    """Put many jobs with their schedules; a line of the answer for each item, in the same order.
+    """Apply many jobs with their schedules; the response has a line for each item, in the same order.
 
-    What is there already in the same form stays as it is, and what is not named here is left alone. With `dry_run`
-    nothing is written: the lines say what would change.
+    Unchanged definitions stay as they are, and definitions not named here are not touched. With `dry_run` nothing is
+    written: the lines show what would change.
     """
     applying = Applying(services, principal, audit, reason(body.why), dry_run=body.dry_run)
     if body.dry_run:

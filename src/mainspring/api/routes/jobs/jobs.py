@@ -1,4 +1,4 @@
-"""Jobs: definitions are submitted, read and taken away, and what became of their runs over the days (OBS-5)."""
+"""Jobs: submit, read and delete definitions, and trends of their runs (OBS-5)."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ async def create_job(
 ) -> Response:
     """Submit a definition.
 
-    It becomes the next version of its name, or is that which is there if nothing has changed (200). With `If-Match` it
-    is taken only if the latest version is still the one that it names.
+    It becomes the next version of its name, or stays the current one if nothing has changed (200). With `If-Match` it
+    is accepted only if that is the latest version.
     """
     tenant = permissions.tenant_to_act_for(principal, tenant)
     large = len(body) > LARGE_BYTES
@@ -85,9 +85,9 @@ async def list_jobs(
     limit: Limit = USUAL_PAGE,
     cursor: Cursor = "",
 ) -> Page[JobView]:
-    """The latest version of each job that is not deleted, by tenant and name.
+    """List the latest version of each job, by tenant and name, without deleted ones.
 
-    With `q` (docs/reference/filters.md) a page may have fewer jobs than `limit`, and others may follow all the same.
+    With `q` (docs/reference/filters.md) a page may have fewer jobs than `limit` even if more follow.
     """
     wanted = await list_filters.wanted_of(services, principal, Listed.JOBS, q, tenant=tenant)
     (after,) = run_views.read_cursor(cursor, 1)
@@ -117,7 +117,7 @@ async def get_job(
     tenant: str | None = None,
     known: IfNoneMatch = None,
 ) -> Response:
-    """One version of a job, the latest if none is named; the ETag is the version. Also of one that is deleted."""
+    """Get a version of a job, default the latest; the ETag is the version. Includes deleted jobs."""
     row = await find_job(services, principal, name, version, tenant)
     state = f"{row.version}" if row.deleted_at is None else f"{row.version}-deleted"
     return etags.answer(run_views.job_view(row, with_definition=True), state, known)
@@ -132,10 +132,10 @@ async def list_job_versions(
     limit: Limit = USUAL_PAGE,
     cursor: Cursor = "",
 ) -> Page[JobView]:
-    """The versions of a job, the latest first, without their definitions. Also of one that is deleted."""
+    """List the versions of a job, latest first, without definitions. Includes deleted jobs."""
     (before,) = run_views.read_cursor(cursor, 1)
     if before and not (before.isascii() and before.isdecimal() and len(before) < 10):
-        raise refusal("the request has 1 fault", "query:cursor", "is not one that this list gave")
+        raise refusal("the request has 1 fault", "query:cursor", "is not a cursor of this list")
     latest = await find_job(services, principal, name, None, tenant)
     rows = await services.store.job_versions(latest.tenant, name, int(before) if before else None, limit)
     return run_views.page(rows, map(run_views.job_view, rows), limit, [str(rows[-1].version)] if rows else [])
@@ -151,9 +151,9 @@ async def delete_job(
     why: str = "",
     match: IfMatch = None,
 ) -> Done:
-    """Take a job away, with all its versions: no run is made of it any more. Runs that there are go on.
+    """Delete a job with all its versions: it gets no new runs; existing runs continue.
 
-    Refused (409) while a schedule is for it. Whoever submits a job of this name brings it back.
+    Rejected (409) while a schedule uses it. Submitting a job of this name restores it.
     """
     row = await find_job(services, principal, name, None, tenant)
     etags.expected(match, row.version, f"job {name}")
@@ -172,7 +172,7 @@ async def get_job_trend(
     days: Annotated[int, msgspec.Meta(ge=1, le=MOST_DAYS)] = 30,
     tenant: str | None = None,
 ) -> TrendView:
-    """What became of a job's runs that ended in the last days, by day in UTC, today included."""
+    """Get results of a job's runs that ended in the last days, by day in UTC, including today."""
     row = await find_job(services, principal, name, None, tenant)
     now = await services.time.now()
     today = datetime(now.year, now.month, now.day, tzinfo=UTC)
@@ -185,7 +185,7 @@ async def get_job_trend(
 async def find_job(
     services: Services, principal: Principal, name: str, version: int | None, tenant: str | None
 ) -> JobRow:
-    """A version of a job that whoever asks may see, the latest if none is named. Raises NotFound."""
+    """Find a version of a job that the caller may see, default the latest. Raises NotFound."""
     row = await services.store.find_job(permissions.tenant_to_act_for(principal, tenant), name, version)
     if row is None:
         raise not_found("job", name if version is None else f"{name}@{version}")

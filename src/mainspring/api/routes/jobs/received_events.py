@@ -1,4 +1,4 @@
-"""Events come in, and are listed (TRG-7). The live stream of transitions is in `api/routes/runs/live_events.py`."""
+"""Receive and list events (TRG-7). The live stream of transitions is in `api/routes/runs/live_events.py`."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _IDS_AUDITED = 10
 async def receive_events(
     request: Request, principal: Principal, services: Services, audit: Auditor, tenant: TenantName | None = None
 ) -> Page[ReceivedView]:
-    """Take events in: one, or a list of them, as CloudEvents in structured, batch or binary mode.
+    """Receive events: one, or a list of them, as CloudEvents in structured, batch or binary mode.
 
-    The answer comes when they are kept, and says of each whether it is new. One that has the source and the id of one
-    that came before changes nothing: sending again is safe.
+    The response follows the durable write, and shows for each event whether it is new. An event with the source and id
+    of an earlier one is ignored, so retries are safe.
     """
     tenant = permissions.tenant_to_act_for(principal, tenant)
     body = await bodies.read(request, LARGEST_REQUEST_BYTES)
@@ -66,7 +66,7 @@ async def list_received_events(
     limit: Limit = USUAL_PAGE,
     cursor: Cursor = "",
 ) -> Page[EventView]:
-    """Events that came in, the latest first, as far as they are kept."""
+    """List received events within their retention, latest first."""
     place = TimeCursor.read(cursor)
     looked_at = permissions.tenant_to_look_at(principal, tenant)
     rows = await services.store.list_events(looked_at, type, place.before(None), limit + place.given)

@@ -1,4 +1,4 @@
-"""What became of the windows of schedules, what is to come, and who did what to a schedule (TRG-4, TRG-11)."""
+"""Windows of schedules: past fires, upcoming windows, changes and backfills (TRG-4, TRG-11)."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ async def list_upcoming(
     tenant: str | None = None,
     limit: Limit = USUAL_PAGE,
 ) -> Page[UpcomingView]:
-    """The windows to come of all schedules, soonest first, of the next day unless `until` says otherwise.
+    """List the upcoming windows of all schedules, soonest first; default: the next day.
 
-    With `first_only`, only the next one of each schedule; with `with_last`, each also says what became of its
-    schedule's latest window.
+    With `first_only`, only the next one of each schedule; with `with_last`, each includes the latest fire of its
+    schedule.
     """
     looked_at = permissions.tenant_to_look_at(principal, tenant)
     end = until or await services.time.now() + USUAL_OUTLOOK
@@ -77,7 +77,7 @@ async def list_fires(
     limit: Limit = USUAL_PAGE,
     cursor: Cursor = "",
 ) -> Page[FireView]:
-    """What became of the windows of a schedule, the newest window first."""
+    """List the fires of a schedule, newest window first."""
     place = TimeCursor.read(cursor)
     row = await find_schedule(services, principal, ref, tenant)
     wanted = FireFilter(
@@ -95,7 +95,7 @@ async def list_fires(
 async def list_changes(
     ref: str, principal: Principal, services: Services, tenant: str | None = None, limit: Limit = USUAL_PAGE
 ) -> Page[ChangeView]:
-    """Who did what to a schedule, and why, the latest first."""
+    """List the changes of a schedule with their authors and reasons, latest first."""
     row = await find_schedule(services, principal, ref, tenant)
     return Page(items=[schedule_views.change_view(one) for one in await services.store.schedule_changes(row.id, limit)])
 
@@ -104,6 +104,6 @@ async def list_changes(
 async def list_backfills(
     ref: str, principal: Principal, services: Services, tenant: str | None = None, limit: Limit = USUAL_PAGE
 ) -> Page[BackfillSummary]:
-    """The backfills of a schedule, the latest first. Its fires say what became of their windows."""
+    """List the backfills of a schedule, latest first. Its fires have the results of their windows."""
     row = await find_schedule(services, principal, ref, tenant)
     return Page(items=[schedule_views.backfill_summary(one) for one in await services.store.backfills(row.id, limit)])

@@ -1,6 +1,6 @@
-"""Schedules: defined, changed, held and fired by people (TRG-9, TRG-11). What became of them: `schedule_windows.py`.
+"""Schedules: create, change, pause, trigger and backfill (TRG-9, TRG-11). Their fires are in `schedule_windows.py`.
 
-A schedule is named by its id, or by its name in the tenant of whoever asks.
+A schedule is named by its id, or by its name in the caller's tenant.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ async def list_schedules(
     limit: Limit = USUAL_PAGE,
     cursor: Cursor = "",
 ) -> Page[ScheduleView]:
-    """Schedules by id, without their definitions and without those that were deleted."""
+    """List schedules by id, without definitions and without deleted ones."""
     (after,) = run_views.read_cursor(cursor, 1)
     wanted = ScheduleFilter(
         tenant=permissions.tenant_to_look_at(principal, tenant), job=job, enabled=enabled, paused=paused, after=after
@@ -67,7 +67,7 @@ async def list_schedules(
 
 @router.post("/schedules", operation="create_schedule", role=Role.SUBMITTER, status=201, returns=ScheduleView)
 async def create_schedule(body: ScheduleRequest, principal: Principal, services: Services, audit: Auditor) -> Response:
-    """Make a schedule. A name that is taken is a conflict (409): PUT changes what is there."""
+    """Create a schedule. An existing name is a conflict (409); use PUT to change it."""
     tenant = permissions.tenant_to_act_for(principal, body.tenant)
     return await _create(services, principal, tenant, body, _read(body), audit)
 
@@ -76,7 +76,7 @@ async def create_schedule(body: ScheduleRequest, principal: Principal, services:
 async def get_schedule(
     ref: str, principal: Principal, services: Services, tenant: str | None = None, known: IfNoneMatch = None
 ) -> Response:
-    """One schedule with its definition, of which the ETag is the version; by its id also one that was deleted."""
+    """Get a schedule with its definition; the ETag is its version. By id also a deleted one."""
     row = await find_schedule(services, principal, ref, tenant)
     return etags.answer(schedule_views.schedule_view(row, with_definition=True), row.version, known)
 
@@ -91,10 +91,10 @@ async def put_schedule(
     version: Version | None = None,
     match: IfMatch = None,
 ) -> Response:
-    """Change a schedule as a whole, or make it (201) if there is none of that name. The same again changes nothing.
+    """Replace a schedule, or create it (201). Idempotent.
 
-    Windows from before the change are not fired for it, whatever `since` says. With `version` or `If-Match` it is
-    changed only if that is the one it has (412).
+    Windows before the change are not fired for it, whatever `since` is. With `version` or `If-Match` it is changed only
+    if that is its current version (412).
     """
     tenant = permissions.tenant_to_act_for(principal, body.tenant)
     spec, why = _read(body), reason(body.why)
@@ -124,7 +124,7 @@ async def delete_schedule(
     why: str = "",
     match: IfMatch = None,
 ) -> Done:
-    """Take a schedule away. What runs goes on, and what became of its windows stays to be read."""
+    """Delete a schedule. Running runs continue, and its fires stay readable."""
     row = await find_schedule(services, principal, ref, tenant)
     why = reason(why)
     expected = etags.expected(match, row.version, "the schedule")
@@ -137,7 +137,7 @@ async def delete_schedule(
 async def pause_schedule(
     ref: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor, tenant: str | None = None
 ) -> Done:
-    """Plan nothing more of a schedule until it is resumed. What runs goes on."""
+    """Pause a schedule: it fires no windows until it is resumed. Running runs continue."""
     row = await find_schedule(services, principal, ref, tenant)
     why = reason(body.why)
     entry = audit.entry(row.id, tenant=row.tenant, why=why)
@@ -149,9 +149,9 @@ async def pause_schedule(
 async def resume_schedule(
     ref: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor, tenant: str | None = None
 ) -> Done:
-    """Go on with a schedule that was paused, or disabled because it failed too often.
+    """Resume a schedule that was paused, or disabled because it failed too often.
 
-    What was due meanwhile is not made up for: a backfill does that.
+    Windows that were due meanwhile are not made up; use a backfill.
     """
     row = await find_schedule(services, principal, ref, tenant)
     why = reason(body.why)
@@ -176,7 +176,7 @@ async def trigger_schedule(
     tenant: str | None = None,
     key: Key = None,
 ) -> Response:
-    """Fire a schedule now, or for one of its windows again, whether or not it is paused.
+    """Trigger a schedule now, or one of its windows again, even if it is paused.
 
     Once for each `Idempotency-Key`.
     """
@@ -207,7 +207,7 @@ async def backfill_schedule(
     tenant: str | None = None,
     key: Key = None,
 ) -> Response:
-    """Run past windows of a schedule; with `dry_run` only say which they are. Windows that ran are left out.
+    """Run past windows of a schedule; with `dry_run` only list them. Windows that ran are omitted.
 
     Once for each `Idempotency-Key`.
     """
@@ -228,7 +228,7 @@ async def backfill_schedule(
 
 
 async def find_schedule(services: Services, principal: Principal, ref: str, tenant: str | None) -> ScheduleRow:
-    """A schedule that whoever asks may see. Raises NotFound, also for somebody else's."""
+    """Find a schedule that the caller may see. Raises NotFound, also for other tenants' schedules."""
     row = await services.store.find_schedule(permissions.tenant_to_act_for(principal, tenant), ref)
     if row is None or not principal.sees(row.tenant):
         raise not_found("schedule", ref)

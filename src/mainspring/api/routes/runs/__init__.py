@@ -1,1 +1,1 @@
-"""Routes of runs, tasks, attempts, and why they wait."""
+"""Routes of runs, tasks, attempts, and diagnosis."""

@@ -1,6 +1,6 @@
-"""Files that tasks left, as a list: their content is where their workers stored it (WRK-11).
+"""Artifacts of tasks, as lists: the content is where their workers stored it (WRK-11).
 
-An attempt may list those of its own run, with its token: that is how a worker finds what a task is to fetch.
+An attempt may list those of its own run with its token, so that workers find the files to fetch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mainspring.store.ports.front import ListedRun
 router = Router()
 
 LongCursor = Annotated[str, msgspec.Meta(max_length=2_000)]
-"""A place in such a list has a path in it."""
+"""Cursors of these lists contain a path."""
 _MOST_NAMES = 100
 _ANY = "*"
 
@@ -40,13 +40,13 @@ async def list_run_artifacts(
     limit: Limit = USUAL_PAGE,
     cursor: LongCursor = "",
 ) -> Page[ArtifactView]:
-    """The files that the tasks of a run left, each of its last success, by task and path.
+    """List the artifacts of a run's tasks, each of its last success, by task and path.
 
-    `task` is the name of one; it can be given several times.
+    `task` is a task name, repeatable.
     """
     names = tuple(task or ())
     if len(names) > _MOST_NAMES:
-        raise refusal("the request has 1 fault", "query:task", f"may be given {_MOST_NAMES} times")
+        raise refusal("the request has 1 fault", "query:task", f"may be given at most {_MOST_NAMES} times")
     found = await find_run(services, principal, run_id)
     if principal.attempt is not None:
         await _check_own(services, principal.attempt, run_id)
@@ -63,7 +63,7 @@ async def list_task_artifacts(
     limit: Limit = USUAL_PAGE,
     cursor: LongCursor = "",
 ) -> Page[ArtifactView]:
-    """The files that a task left, of its last success.
+    """List the artifacts of a task, by default of its last success.
 
     `attempt` is the id of another attempt, which may have failed, or `*` for all of them.
     """
@@ -79,7 +79,7 @@ async def list_task_artifacts(
 
 
 async def _check_own(services: Services, attempt: str, run_id: str) -> None:
-    """Raises NotFound if an attempt asks about another run than its own."""
+    """Raise NotFound if an attempt requests another run than its own."""
     recorded = await services.store.find_attempts([attempt])
     task = await services.store.find_task(recorded[0].task_id) if recorded else None
     if task is None or task.run_id != run_id:

@@ -1,8 +1,8 @@
-"""Something is done to all runs that a filter finds (OPS-1): first looked at with a dry run, then run by run.
+"""Bulk actions on all runs that match a filter (OPS-1), with a dry run first.
 
-1. Nothing is done if there are more runs than whoever asks thought (`most`).
-2. Each run is acted on by itself, and is in the audit log by itself; what goes wrong with one does not touch others.
-3. Runs that come in meanwhile are newer than where the list began, and are left alone.
+1. Nothing is done if more runs match than the caller expected (`most`).
+2. Each run is acted on and audited separately; an error with one does not affect others.
+3. Runs created meanwhile are newer than the start of the list, and are not touched.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ _MakeAct = Callable[[Run], Awaitable[Act]]
 async def act_on_runs(
     body: BulkActRequest, request: Request, principal: Principal, services: Services, audit: Auditor
 ) -> Response:
-    """Cancel, pause, resume or retry all runs that a filter finds, or give them another priority.
+    """Cancel, pause, resume or retry all runs that match a filter, or change their priority.
 
-    Answers with a line for each run as it goes, the newest first. With `dry_run` nothing is done: the lines say which
-    runs it would be done to. Runs that have moved to history are left alone.
+    The response is a stream with a line for each run, newest first. With `dry_run` the lines only list the runs. Runs
+    in history are not touched.
     """
     make = _act_of(body, principal, services, audit)
     wanted = await list_filters.wanted_of(services, principal, Listed.RUNS, body.q, where="q", tenant=body.tenant)
     if not body.q.strip():
-        raise refusal("the body has 1 fault", "q", "must say which runs, such as `job:etl-* state:failed`")
+        raise refusal("the body has 1 fault", "q", "must select runs, such as `job:etl-* state:failed`")
     found = await list_filters.run_filter(services, principal, wanted, "q")
     chosen = msgspec.structs.replace(found, with_history=False)
     if not 1 <= body.most <= MOST_AT_ALL:
         raise refusal("the body has 1 fault", "most", f"must be from 1 to {MOST_AT_ALL}")
     if await services.store.count_runs(chosen, body.most + 1) > body.most:
-        raise Refused(f"more than {body.most} runs fit the filter: nothing was done to any of them")
+        raise Refused(f"more than {body.most} runs match the filter: no action taken")
     if body.dry_run:
         audit.nothing_to_say()
         return Lines(_list(services, chosen, body.most))
@@ -68,7 +68,7 @@ async def act_on_runs(
 
 
 def _act_of(body: BulkActRequest, principal: Principal, services: Services, audit: Auditor) -> _MakeAct:
-    """What is to be done to a run. Raises Refused."""
+    """Return a factory for the action on each run. Raises Refused."""
     why = reason(body.why)
     kind = _ACTS.get(body.act)
     if kind is None:
@@ -80,7 +80,7 @@ def _act_of(body: BulkActRequest, principal: Principal, services: Services, audi
 
         return change
     if body.priority is not None:
-        raise refusal("the body has 1 fault", "priority", "is for the act `priority` only")
+        raise refusal("the body has 1 fault", "priority", "is only for the action `priority`")
 
     async def make(run: Run) -> Act:
         return run_act(kind, run, principal, why, audit)
@@ -114,7 +114,7 @@ async def _act_on(services: Services, listed: ListedRun, make: _MakeAct) -> Bulk
 
 
 async def _pages(services: Services, chosen: RunFilter, most: int) -> AsyncIterator[list[ListedRun]]:
-    """The runs that a filter finds, page by page. One that is acted on may leave the list, and none is there twice."""
+    """Yield the matching runs in pages. Runs may leave the list meanwhile; none is repeated."""
     left = most
     while left > 0:
         page = await services.store.list_runs(chosen, min(_PAGE, left))

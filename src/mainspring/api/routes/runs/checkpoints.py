@@ -1,4 +1,4 @@
-"""What a task saved for its next attempt: read, and replaced only if it is still what somebody saw (WRK-7)."""
+"""Checkpoints of tasks: read, and replace conditionally (WRK-7)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ router = Router()
 
 @router.get("/tasks/{task_id}/checkpoint", operation="get_checkpoint", role=Role.VIEWER, returns=CheckpointView)
 async def get_checkpoint(task_id: str, principal: Principal, services: Services, known: IfNoneMatch = None) -> Response:
-    """What a task saved last for its next attempt; the ETag is a digest of the document."""
+    """Get the checkpoint of a task; the ETag is a digest of the document."""
     await find_task(services, principal, task_id)
     checkpoint = await services.store.checkpoint(task_id)
     if checkpoint is None:
@@ -49,10 +49,10 @@ async def put_checkpoint(
     match: IfMatch = None,
     none_match: IfNoneMatch = None,
 ) -> Response:
-    """Put a document in the place of a task's checkpoint; the body is that document, any JSON.
+    """Replace the checkpoint of a task; the body is the document, any JSON.
 
-    With `If-Match` only if the one that is there is still the one that it names, with `If-None-Match: *` only if there
-    is none; else 412. A running attempt does not look again: the next one finds it.
+    With `If-Match` only if it is the named version, with `If-None-Match: *` only if there is none; else 412. A running
+    attempt does not reload it: the next attempt gets it.
     """
     document = _read(body)
     task = await find_task(services, principal, task_id)
@@ -69,14 +69,14 @@ async def put_checkpoint(
     try:
         done = await carry_out(services, task.shard, act)
     except Conflict:
-        # The shard says no for several reasons. If somebody was faster, that is the one that counts.
+        # The shard rejects for several reasons. A concurrent change takes precedence.
         await _expected(services, task, match, none_match)
         raise
     return etags.answer(done, digest_of(document))
 
 
 def _read(body: bytes) -> str:
-    """The document. Raises Refused."""
+    """Validate the document. Raises Refused."""
     try:
         document = body.decode()
     except UnicodeDecodeError as error:
@@ -88,7 +88,7 @@ def _read(body: bytes) -> str:
 
 
 async def _expected(services: Services, task: Task, match: str | None, none_match: str | None) -> str | None:
-    """The digest that the shard has to find, empty for none; None if it does not matter. Raises Outdated."""
+    """Return the digest that the shard must find, empty for none; None for any. Raises Outdated."""
     if match is None and none_match is None:
         return None
     if none_match not in {None, "*"}:
@@ -101,7 +101,7 @@ async def _expected(services: Services, task: Task, match: str | None, none_matc
 
 
 async def _attempt(services: Services, task: Task) -> str:
-    """The attempt that speaks or that is under way, or the latest one."""
+    """Return the current attempt, or the latest one."""
     if task.attempt_id is not None:
         return task.attempt_id
     attempts = await services.store.attempts_of(task.id)

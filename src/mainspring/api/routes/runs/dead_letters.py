@@ -1,4 +1,4 @@
-"""What failed for good, and how it is started again (RTY-5, DAG-7)."""
+"""Dead letters: list and retry permanently failed tasks (RTY-5, DAG-7)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def list_dead_letters(
     limit: Limit = USUAL_PAGE,
     cursor: Cursor = "",
 ) -> Page[DeadLetterView]:
-    """Tasks that failed for good, the latest first, also those of runs that have moved to history."""
+    """List permanently failed tasks, latest first, including those of runs in history."""
     looked_at = permissions.tenant_to_look_at(principal, tenant)
     tasks = await services.store.list_dead(looked_at, job, read_place(cursor), limit)
     shown = await _describe(services, tasks)
@@ -51,14 +51,14 @@ async def list_dead_letters(
 async def retry_dead_letter(
     task_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor, key: Key = None
 ) -> Revived:
-    """Start a task again that failed for good, with all that was cancelled or skipped because of it.
+    """Retry a permanently failed task, with the tasks that were cancelled or skipped because of it.
 
-    Once its run has moved to history nothing of it can be started any more: then the job runs again as a new run that
-    is linked to the old one, once for each `Idempotency-Key`.
+    If its run has moved to history, the job runs again as a new run linked to the old one, once for each
+    `Idempotency-Key`.
     """
     task = await find_task(services, principal, task_id)
     if task.state not in _DEAD:
-        raise refusal("the request has 1 fault", "path:task_id", f"is {task.state}: only what failed is a dead letter")
+        raise refusal("the request has 1 fault", "path:task_id", f"is {task.state}: only failed tasks are dead letters")
     why = reason(body.why)
     entry = audit.entry(task_id, tenant=task.tenant, why=why)
     act = ReopenTask(run_id=task.run_id, task_id=task_id, by=principal.name, why=why, audit=entry)
@@ -74,9 +74,9 @@ async def retry_dead_letter(
 async def rerun_run(
     run_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor, key: Key = None
 ) -> Revived:
-    """Run the same version of a job again, whole, with the same parameters, as a new run that is linked to this one.
+    """Rerun a whole run: the same job version and parameters, as a new run linked to this one.
 
-    Also for one that has moved to history. Once for each `Idempotency-Key`.
+    Works for runs in history. Once for each `Idempotency-Key`.
     """
     found = await find_run(services, principal, run_id)
     entry = audit.entry(run_id, tenant=found.run.tenant, why=reason(body.why))
@@ -84,15 +84,15 @@ async def rerun_run(
 
 
 async def _run_again(services: Services, principal: Principal, run: Run, entry: AuditEntry, key: str | None) -> Revived:
-    """A new run like one that there was."""
+    """Create a run like an earlier one."""
     prepared = await services.submissions.prepare_again(run, by=principal.name, why=entry.why, key=key)
     made = await services.submissions.insert(msgspec.structs.replace(prepared, audit=entry))
-    detail = "made before, under the same key" if made.is_replay else ""
+    detail = "already created with the same key" if made.is_replay else ""
     return Revived(run_id=made.id, is_new_run=True, detail=detail)
 
 
 async def _describe(services: Services, tasks: list[Task]) -> list[DeadLetterView]:
-    """Tasks with what is known of their runs, each of which is looked up once."""
+    """Convert tasks with their runs, each of which is read once."""
     runs = {run_id: await services.store.find_run(run_id) for run_id in dict.fromkeys(task.run_id for task in tasks)}
     shown = []
     for task in tasks:

@@ -1,6 +1,6 @@
-"""The log of decisions: what the scheduler decided about tasks, and why (PLC-8).
+"""Decision log: scheduling decisions about tasks, with reasons (PLC-8).
 
-Who had to make room for a task may belong to others: whoever sees one tenant only is told how many they were.
+Preempted tasks may belong to other tenants: callers of one tenant see only their number.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ router = Router()
 async def list_task_decisions(
     task_id: str, principal: Principal, services: Services, limit: Limit = USUAL_PAGE, cursor: Cursor = ""
 ) -> Page[DecisionView]:
-    """What was decided about a task, the latest first, as far as it is kept: placements are sampled."""
+    """List the decisions about a task within their retention, latest first. Placements are sampled."""
     await find_task(services, principal, task_id)
     return await _page(services, principal, DecisionFilter(task_id=task_id), limit, cursor)
 
@@ -45,10 +45,10 @@ async def list_decisions(
     limit: Limit = USUAL_PAGE,
     cursor: Cursor = "",
 ) -> Page[DecisionView]:
-    """What was decided, the latest first.
+    """List decisions, latest first.
 
-    Every preemption is kept, of placements so many of 1,000 as the setting `decisions_kept_of_1000` says, and a shape
-    that finds no room at most once in 10 seconds.
+    Preemptions are complete; placements are sampled at `decisions_kept_of_1000` per mille; a task shape without a
+    fitting worker is recorded at most once in 10 seconds.
     """
     wanted = DecisionFilter(
         tenant=permissions.tenant_to_look_at(principal, tenant), task_id=task, run_id=run, worker=worker, kind=kind,

@@ -1,6 +1,6 @@
-"""Why something does not go on, and what would be if something were otherwise (OBS-1).
+"""Diagnosis of waiting work, and what-if forecasts (OBS-1).
 
-As JSON, or for whoever accepts `text/plain` or `text/markdown` in the seven lines that `mainspring why` prints.
+As JSON, or as the text of `mainspring why` with `Accept: text/plain` or `text/markdown`.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ router = Router()
 async def diagnose_task(
     task_id: str, principal: Principal, services: Services, format: Form | None = None, accept: Accept = ""
 ) -> Response:
-    """Why a task does not go on: since when, what for, who is in the way, and what would change it.
+    """Explain why a task is waiting: since when, the reason, blocking tasks, and suggestions.
 
-    If the leader of its pool does not answer in a second, the rows say how old they are, and no advice is given. As
-    text with `Accept: text/plain` or `text/markdown`, or with `format`.
+    If the leader of its pool does not answer within a second, the answer comes from stored rows with their age, and
+    without suggestions. Text with `Accept: text/plain` or `text/markdown`, or with `format`.
     """
     task = await find_task(services, principal, task_id)
     return diagnosis_views.answer(await diagnose.diagnose_task(services, task), principal, format, accept)
@@ -45,7 +45,7 @@ async def diagnose_task(
 
 @router.post(
     "/tasks/{task_id}/what-if",
-    operation="suppose",
+    operation="what_if",
     role=Role.VIEWER,
     returns=WhatIfView,
     texts=TEXTS,
@@ -60,10 +60,10 @@ async def suppose(
     format: Form | None = None,
     accept: Accept = "",
 ) -> Response:
-    """When a task would start, and whom it would push out, if something were otherwise. Nothing is changed.
+    """Forecast when a task would start, and which tasks it would preempt, under changes. Nothing is modified.
 
-    The scheduler tries it out on a copy, with its own rules. `changes` are words such as `cpu 2`, `burst 8` or
-    `one more worker of 8 cores`: docs/reference/diagnosis.md has all of them. A task that has started is a conflict.
+    The scheduler simulates it on a copy, with its own rules. `changes` are phrases such as `cpu 2`, `burst 8` or
+    `one more worker of 8 cores`: docs/reference/diagnosis.md lists them. A started task is a conflict.
     """
     task = await find_task(services, principal, task_id)
     outcome = await diagnose.suppose(services, task, _read(body.changes))
@@ -74,7 +74,7 @@ async def suppose(
 async def diagnose_run(
     run_id: str, principal: Principal, services: Services, format: Form | None = None, accept: Accept = ""
 ) -> Response:
-    """Why a run does not go on: why that task of it does not that tells most. The forms are those of a task's."""
+    """Explain why a run is waiting, by its most informative task. Formats as for a task."""
     found = await diagnose.diagnose_run(services, await find_run(services, principal, run_id))
     return diagnosis_views.answer(found, principal, format, accept)
 
@@ -90,7 +90,7 @@ async def diagnose_schedule(
     format: Form | None = None,
     accept: Accept = "",
 ) -> Response:
-    """Why a schedule does not run its job. The forms are those of a task's."""
+    """Explain why a schedule does not fire. Formats as for a task."""
     row = await find_schedule(services, principal, ref, tenant)
     return diagnosis_views.answer(await diagnose_schedule_row(services, row), principal, format, accept)
 
@@ -104,16 +104,16 @@ async def diagnose_job(
     format: Form | None = None,
     accept: Accept = "",
 ) -> Response:
-    """Why a job does not run: a run of it that hangs, a schedule that is stopped, else what comes next."""
+    """Explain why a job does not run: a stuck run, a stopped schedule, else what comes next."""
     row = await find_job(services, principal, name, None, tenant)
     return diagnosis_views.answer(await diagnose.diagnose_job(services, row), principal, format, accept)
 
 
 @router.get("/queue/reasons", operation="list_reasons", role=Role.VIEWER)
 async def list_reasons(principal: Principal, services: Services, pool: str | None = None) -> QueueReasonsView:
-    """How many tasks of a pool wait for which reason; without `pool` of the one where runs usually go.
+    """Count the queued tasks of a pool by reason; default: the default pool.
 
-    Whoever belongs to one tenant is told of its own tasks.
+    Callers of one tenant get the counts of its own tasks.
     """
     name = services.pool if pool is None else pool
     if name not in services.shards.leads():
@@ -125,7 +125,7 @@ async def list_reasons(principal: Principal, services: Services, pool: str | Non
 
 
 def _read(changes: Sequence[str]) -> Supposal:
-    """What the words suppose. Raises Refused, with every fault."""
+    """Parse the changes. Raises Refused with all faults."""
     try:
         return parse_supposal(changes)
     except Refused as refused:

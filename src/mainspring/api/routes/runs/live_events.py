@@ -1,4 +1,4 @@
-"""What happens, as it happens: server-sent events, or the same as JSON lines (OBS-4)."""
+"""Live stream of transitions: server-sent events, or JSON lines (OBS-4)."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ async def follow_events(
     accept: Annotated[str, Header("Accept")] = "",
     last_event_id: Annotated[str | None, Header("Last-Event-ID")] = None,
 ) -> Response:
-    """Every transition from now on, or behind a cursor: `after`, or the header Last-Event-ID.
+    """Stream transitions from now on, or after a cursor: `after`, or the header Last-Event-ID.
 
-    `event: transition` has a transition as its data and the cursor behind it as its id; `event: heartbeat` comes every
-    5 s. Whoever is too slow is let go, and resumes by the last id without a gap. An empty `after` begins with what is
-    kept. With `follow=false` the answer ends when it has caught up with now.
+    `event: transition` has a transition as its data and its cursor as its id; `event: heartbeat` is sent every 5 s. A
+    slow client is disconnected, and resumes at the last id without a gap. An empty `after` starts with the oldest
+    stored transition. With `follow=false` the response ends at the current position.
 
-    The same as JSON lines: `Accept: application/x-ndjson` or `format=jsonl`.
+    As JSON lines: `Accept: application/x-ndjson` or `format=jsonl`.
     """
     wanted = await list_filters.wanted_of(
         services, principal, Listed.EVENTS, q, tenant=tenant, run=run, task=task, job=job, states=state
@@ -69,7 +69,7 @@ async def follow_events(
 
 
 class _Stream:
-    """Transitions that somebody wants, as text. What is not wanted moves the cursor on all the same."""
+    """The encoded transitions of one client. Filtered ones still advance the cursor."""
 
     def __init__(self, services: Services, wanted: Wanted, places: dict[str, Place], write: _Write) -> None:
         self._services = services
@@ -78,7 +78,7 @@ class _Stream:
         self._write = write
 
     async def follow(self, standing: Standing) -> AsyncIterator[bytes]:
-        """What happens, for as long as somebody listens who may."""
+        """Stream transitions while the session is valid."""
         yield self._write(self._places, None)
         clock = self._services.clock
         said_at = clock.monotonic()
@@ -93,11 +93,11 @@ class _Stream:
                     said_at = clock.monotonic()
                     yield text
         except Unavailable as fault:
-            # The follower comes back with its cursor, and misses nothing.
+            # The client resumes with its cursor, without a gap.
             log.warning("events.unavailable", fault=str(fault))
 
     async def catch_up(self) -> AsyncIterator[bytes]:
-        """What has happened until now, and at the end the cursor to go on with."""
+        """Stream the transitions up to now, and at the end the cursor to resume with."""
         async for group in self._services.live.so_far(dict(self._places)):
             text = await self._told(group)
             if text:
@@ -114,7 +114,7 @@ class _Stream:
         return b"".join(parts)
 
     async def _jobs(self, group: list[Told]) -> dict[str, str]:
-        """The jobs of the runs that may be wanted, if that matters."""
+        """Return the jobs of runs that may match, if the filter needs them."""
         if self._wanted.job is None:
             return {}
         return await self._services.run_jobs.names(
@@ -127,7 +127,7 @@ class _Stream:
 
 
 def _is_of(wanted: Wanted, transition: Transition) -> bool:
-    """Whether a transition is wanted, as far as it says by itself."""
+    """Return whether a transition matches the filter, except for the job."""
     return (
         wanted.tenant in {None, transition.tenant}
         and wanted.run in {None, transition.run_id}

@@ -1,4 +1,4 @@
-"""What a task printed, as text (WRK-8)."""
+"""Task logs, as text (WRK-8)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LONGEST_ANSWER_BYTES = 16 * 1024 * 1024
 _AT_ONCE_BYTES = 256 * 1024
 _LOOK_SECONDS = 0.25
 _LOOKS_AT_NOTHING = 8
-"""So often a follower looks for the rest of a log whose attempt is over, before it gives up."""
+"""Number of empty reads after the end of an attempt before a follower stops."""
 _TEXT = "text/plain; charset=utf-8"
 LONGEST_LOG = 2**53
 _RANGE = re.compile(r"bytes=([0-9]{0,15})-([0-9]{0,15})")
@@ -42,12 +42,11 @@ async def get_task_log(
     follow: bool = False,
     part: Annotated[str | None, Header("Range")] = None,
 ) -> Response:
-    """What an attempt of a task printed, the latest one unless `attempt` says its number.
+    """Get the log of a task's latest attempt, or of attempt number `attempt`.
 
-    A negative `offset` counts from the end. With `follow` the answer goes on until the attempt is over, and `limit` is
-    not looked at. X-Log-Offset says where the answer begins, X-Log-Size how much there is, X-Log-Complete whether that
-    is all. `Range: bytes=..` asks for one part of it (206), instead of `offset` and `limit`; if the log has nothing
-    there (yet), the answer is 416.
+    A negative `offset` counts from the end. With `follow` the response continues until the attempt ends, and `limit` is
+    ignored. X-Log-Offset is the start of the response, X-Log-Size the current size, X-Log-Complete whether it is final.
+    `Range: bytes=..` requests a part (206) instead of `offset` and `limit`; 416 if the log has nothing there (yet).
     """
     task = await services.store.find_task(task_id)
     if task is None or not principal.sees(task.tenant):
@@ -77,7 +76,7 @@ async def get_task_log(
 
 
 async def _attempt(services: Services, task: Task, number: int | None) -> tuple[int, str]:
-    """The number and id of the attempt that is meant: of those with the same number, that of the last generation."""
+    """Return the number and id of an attempt; of those with the same number, that of the last generation."""
     if task.attempt_id is not None and number in {None, task.attempt}:
         return task.attempt, task.attempt_id
     for attempt in reversed(await services.store.attempts_of(task.id)):
@@ -87,7 +86,7 @@ async def _attempt(services: Services, task: Task, number: int | None) -> tuple[
 
 
 def _read_range(header: str | None) -> tuple[int, int] | None:
-    """Where a part of a log begins, and how long it is at most; None if the header is none that we know (RFC 9110)."""
+    """Parse a Range header into start and maximum length; None if it is unsupported (RFC 9110)."""
     match = _RANGE.fullmatch(header.strip()) if header is not None else None
     if match is None or not (match[1] or match[2]):
         return None
@@ -109,7 +108,7 @@ async def _answer_part(
 
 
 async def _rest(services: Services, attempt: str, piece: LogPiece, limit: int) -> AsyncIterator[bytes]:
-    """A piece, and what follows it without a gap, up to a limit."""
+    """Yield a piece and the contiguous rest, up to a limit."""
     left, place = limit, piece.offset
     while piece.data and piece.offset == place and left > 0:
         yield piece.data[:left]
@@ -121,7 +120,7 @@ async def _rest(services: Services, attempt: str, piece: LogPiece, limit: int) -
 async def _follow(
     services: Services, task_id: str, attempt: str, piece: LogPiece, standing: Standing
 ) -> AsyncIterator[bytes]:
-    """A piece, and what follows it, until the attempt is over and nothing more comes."""
+    """Yield a piece and what follows it, until the attempt has ended and the log is complete."""
     in_vain = 0
     going_on = True
     while going_on and await standing.is_valid():
@@ -143,5 +142,5 @@ async def _is_over(services: Services, task_id: str, attempt: str) -> bool:
     try:
         task = await services.store.find_task(task_id)
     except Unavailable:
-        return False  # nobody can say now; the next look decides
+        return False  # unknown now; the next check decides
     return task is None or task.attempt_id != attempt or task.ended_at is not None

@@ -1,4 +1,4 @@
-"""Runs: what became of them, and what people want of them. How they are made is in `submission.py`."""
+"""Runs: state and actions. They are created in `submission.py`."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ async def list_runs(
     limit: Limit = USUAL_PAGE,
     cursor: Cursor = "",
 ) -> Page[RunView]:
-    """Runs, the newest first, also those that have moved to history.
+    """List runs, newest first, including those in history.
 
-    `q` is a filter (docs/reference/filters.md); what the other parameters say must hold as well. `count` says how many
-    there are in all: `exact`, or `bounded` for up to 10,000.
+    `q` is a filter (docs/reference/filters.md), combined with the other parameters by AND. `count` adds the total:
+    `exact`, or `bounded` up to 10,000.
     """
     if sort != _NEWEST_FIRST:
-        raise refusal("the request has 1 fault", "query:sort", f"must be {_NEWEST_FIRST}: runs have this order only")
+        raise refusal("the request has 1 fault", "query:sort", f"must be {_NEWEST_FIRST}: the only supported order")
     wanted = await list_filters.wanted_of(
         services, principal, Listed.RUNS, q, tenant=tenant, job=job, priority=priority, states=state
     )
@@ -60,16 +60,16 @@ async def list_runs(
     counted = await list_filters.count_runs(services, chosen, count)
     (before,) = run_views.read_cursor(cursor, 1)
     if before and not before.startswith(_ID):
-        raise refusal("the request has 1 fault", "query:cursor", "is not one that this list gave")
+        raise refusal("the request has 1 fault", "query:cursor", "is not a cursor of this list")
     rows = await services.store.list_runs(msgspec.structs.replace(chosen, before=before or None), limit)
     return run_views.page(rows, map(run_views.run_view, rows), limit, [rows[-1].run.id] if rows else [], counted)
 
 
 @router.get("/runs/{run_id}", operation="get_run", role=Role.VIEWER, returns=RunView)
 async def get_run(run_id: str, principal: Principal, services: Services, prefer: Prefer = None) -> Response:
-    """One run, with how many of its tasks are in which state.
+    """Get a run, with the counts of its tasks by state.
 
-    With `Prefer: wait=30` it is answered when the run is over, or after 30 s; at most a minute is waited.
+    With `Prefer: wait=30` it responds when the run has ended, or after 30 s; the maximum is a minute.
     """
     found = await find_run(services, principal, run_id)
     seconds = preferences.seconds_to_wait(prefer)
@@ -81,17 +81,16 @@ async def get_run(run_id: str, principal: Principal, services: Services, prefer:
 
 @router.get("/runs/{run_id}/graph", operation="get_run_graph", role=Role.VIEWER)
 async def get_run_graph(run_id: str, principal: Principal, services: Services) -> GraphView:
-    """The graph of a run: tasks by name with what they need, each after that, and how many are in which state.
+    """Get the graph of a run: tasks in topological order with their dependencies and counts by state.
 
-    All tasks of a fan-out are one node. What outputs have added to the run is there as well. A graph of more than
-    10,000 nodes is refused.
+    The tasks of a fan-out are one node. Dynamic tasks are included. A graph of more than 10,000 nodes is rejected.
     """
     return await run_graphs.graph_of(services, await find_run(services, principal, run_id))
 
 
 @router.get("/runs/{run_id}/deadline", operation="get_run_deadline", role=Role.VIEWER)
 async def get_run_deadline(run_id: str, principal: Principal, services: Services) -> DeadlineView:
-    """By when a run is to be over, how long it can wait, and which of its tasks take longest. 404 if by no time."""
+    """Get the deadline of a run, its slack and its critical path. 404 if it has none."""
     return await run_deadlines.deadline_of(services, await find_run(services, principal, run_id))
 
 
@@ -107,7 +106,7 @@ async def list_tasks_of_run(
     limit: Limit = USUAL_PAGE,
     cursor: Cursor = "",
 ) -> Page[TaskView]:
-    """The tasks of a run, by id, also of one that has moved to history. `q` and `count` as for all tasks."""
+    """List the tasks of a run, by id, including runs in history. `q` and `count` as for all tasks."""
     found = await find_run(services, principal, run_id)
     (after,) = run_views.read_cursor(cursor, 1)
     wanted = await list_filters.wanted_of(services, principal, Listed.TASKS, q, run=run_id, states=state, name=name)
@@ -125,25 +124,25 @@ async def list_tasks_of_run(
 
 @router.post("/runs/{run_id}/cancel", operation="cancel_run", role=Role.OPERATOR)
 async def cancel_run(run_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor) -> Done:
-    """End a run: what has not started never does, what runs is asked to stop."""
+    """Cancel a run: waiting tasks never start, running tasks are asked to stop."""
     return await _act(CancelRun, run_id, body, principal, services, audit)
 
 
 @router.post("/runs/{run_id}/pause", operation="pause_run", role=Role.OPERATOR)
 async def pause_run(run_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor) -> Done:
-    """Start nothing more of a run. What runs goes on."""
+    """Pause a run: no more of its tasks start; running tasks continue."""
     return await _act(PauseRun, run_id, body, principal, services, audit)
 
 
 @router.post("/runs/{run_id}/resume", operation="resume_run", role=Role.OPERATOR)
 async def resume_run(run_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor) -> Done:
-    """Go on with a run that is paused, or that was held for a fault."""
+    """Resume a run that was paused, or held because of a fault."""
     return await _act(ResumeRun, run_id, body, principal, services, audit)
 
 
 @router.post("/runs/{run_id}/retry", operation="retry_run", role=Role.OPERATOR)
 async def retry_run(run_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor) -> Done:
-    """Start again every task of a run that failed, with all that was cancelled or skipped because of it."""
+    """Retry all failed tasks of a run, with the tasks cancelled or skipped because of them."""
     return await _act(RetryRun, run_id, body, principal, services, audit)
 
 
@@ -151,7 +150,7 @@ async def retry_run(run_id: str, body: ActRequest, principal: Principal, service
 async def change_priority(
     run_id: str, body: PriorityRequest, principal: Principal, services: Services, audit: Auditor
 ) -> Done:
-    """Give a run, and what is not over of it, another priority. What runs goes on."""
+    """Change the priority of a run and of its open tasks. Running tasks continue."""
     priority = read_priority(body.priority)
     found = await find_run(services, principal, run_id)
     refuse("the body", await services.gate.check_priority(priority, found.run.tenant))
@@ -160,7 +159,7 @@ async def change_priority(
 
 
 async def whole_view(services: Services, found: ListedRun) -> RunView:
-    """A run with how many of its tasks are in which state."""
+    """Convert a run, with the counts of its tasks by state."""
     counts: Counter[str] = Counter()
     if found.run.adopted_at is not None:  # before that it has no tasks
         for states in (await services.store.task_states(found.run.id, found.run.task_count)).values():
@@ -169,7 +168,7 @@ async def whole_view(services: Services, found: ListedRun) -> RunView:
 
 
 def read_priority(said: str | None) -> Priority:
-    """The priority that a body asks for, in any case. Raises Refused."""
+    """Parse a priority, case-insensitive. Raises Refused."""
     priority = Priority.__members__.get((said or "").upper())
     if priority is None:
         why = f"must be one of {', '.join(Priority.__members__)}"
@@ -178,19 +177,19 @@ def read_priority(said: str | None) -> Priority:
 
 
 def priority_act(run: Run, priority: Priority, principal: Principal, why: str, audit: Auditor) -> ChangePriority:
-    """The act that gives a run another priority."""
+    """Build the action that changes the priority of a run."""
     entry = audit.entry(run.id, tenant=run.tenant, why=why)
     return ChangePriority(run_id=run.id, priority=priority, by=principal.name, why=why, audit=entry)
 
 
 def run_act(kind: type[Act], run: Run, principal: Principal, why: str, audit: Auditor) -> Act:
-    """An act on a run that asks for nothing more."""
+    """Build an action on a run without further arguments."""
     entry = audit.entry(run.id, tenant=run.tenant, why=why)
     return kind(run_id=run.id, by=principal.name, why=why, audit=entry)
 
 
 async def find_run(services: Services, principal: Principal, run_id: str) -> ListedRun:
-    """A run that whoever asks may see. Raises NotFound, also for somebody else's."""
+    """Find a run that the caller may see. Raises NotFound, also for other tenants' runs."""
     found = await services.store.find_run(run_id)
     if found is None or not principal.sees(found.run.tenant):
         raise not_found("run", run_id)
@@ -206,7 +205,7 @@ async def _act(
 
 
 def _fits(task: Task, wanted: TaskFilter) -> bool:
-    """Whether a task is one of those that are wanted, as the store would say."""
+    """Return whether a task matches a filter, as the store would decide."""
     return (
         (not wanted.states or task.state in wanted.states)
         and wanted.worker in {None, task.worker_id}

@@ -1,11 +1,11 @@
-"""Runs are made: one, or any number in one request (ADM-2, ADM-7).
+"""Create runs: one, or any number in one request (ADM-2, ADM-7).
 
 | `POST /runs/bulk` | `mode=each` | `mode=all` |
 |---|---|---|
-| a bad line | is answered with its problem, the others go on | nothing is made, all faults are named |
-| how many | any number, answered as it goes, 1,000 at a time | at most 10,000, in one transaction |
-| idempotency | each line may have a key of its own | the header, for the whole request |
-| the audit log | an entry for what is written together, and one for each line with a key | one entry |
+| an invalid line | is answered with its problem, the others are created | nothing is created, all faults are reported |
+| number of lines | unlimited, answered as a stream, 1,000 at a time | at most 10,000, in one transaction |
+| idempotency | each line may have its own key | the header, for the whole request |
+| audit log | one entry per group written together, and one per line with a key | one entry |
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ LINES_AT_ONCE = 1_000
 BYTES_AT_ONCE = 8 * 1024 * 1024
 _ROOM_BESIDE_PARAMS = 64 * 1024
 _UNREADABLE = RunRequest(job="")
-"""In the place of a line that is none."""
+"""Placeholder of an unreadable line."""
 
 
 class Mode(StrEnum):
-    """What becomes of the good runs of a bulk request if others are bad."""
+    """How a bulk request handles invalid lines."""
 
     EACH = "each"
     ALL = "all"
@@ -71,15 +71,15 @@ async def create_run(
     key: Key = None,
     prefer: Prefer = None,
 ) -> Response:
-    """Make a run of a job.
+    """Create a run of a job.
 
-    Repeated with the same `Idempotency-Key` it answers with the run that was made first, and says so in the header
-    `Idempotent-Replayed`; with the same key and another body it is refused (409). With `Prefer: wait=30` it is answered
-    when the run is over, or after 30 s; at most a minute is waited.
+    Repeated with the same `Idempotency-Key`, it returns the existing run with the header `Idempotent-Replayed`; with
+    the same key and another body it is rejected (409). With `Prefer: wait=30` it responds when the run has ended, or
+    after 30 s; the maximum is a minute.
     """
     if key is not None:
         if body.idempotency_key not in {None, key}:
-            raise refusal("the body has 1 fault", "idempotency_key", "is not the one of the header")
+            raise refusal("the body has 1 fault", "idempotency_key", "differs from the header")
         body = replace(body, idempotency_key=key)
     prepared = await _prepare(services, principal, body)
     made = await services.submissions.insert(told(prepared, audit))
@@ -105,26 +105,26 @@ async def create_runs(
     mode: Mode = Mode.EACH,
     key: Key = None,
 ) -> Response:
-    """Make many runs: a line of the body for each, and a line of the answer for each, in the same order."""
+    """Create many runs: one line of the body and of the response for each, in the same order."""
     if mode is Mode.ALL:
         return await _create_all(request, principal, services, audit, key)
     if key is not None:
         raise refusal(
-            "the request has 1 fault", "header:Idempotency-Key", "is for mode=all: here each line has its own"
+            "the request has 1 fault", "header:Idempotency-Key", "is for mode=all; with mode=each each line has its own"
         )
     audit.will_tell()
     return Lines(_create_each(request, principal, services, audit))
 
 
 def told(prepared: Prepared, audit: Auditor, why: str = "") -> Prepared:
-    """A run that may be made, with what the audit log will say of it: never its parameters."""
+    """Attach the audit entry of a prepared run, without its parameters."""
     run = prepared.run
     after = {"id": run.id, "job": prepared.job.name, "priority": run.priority.name}
     return replace(prepared, audit=audit.entry(run.id, tenant=run.tenant, why=why, after=after))
 
 
 class Lines(Response):
-    """Lines of JSON, sent as they come, while the request may still be arriving."""
+    """Streamed response of JSON lines, sent while the request may still be arriving."""
 
     media_type = NDJSON
 
@@ -136,7 +136,7 @@ class Lines(Response):
         del self.headers["content-length"]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the parts."""
+        """Send the parts as they are produced."""
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         async for part in self._parts:
             await send({"type": "http.response.body", "body": part, "more_body": True})
@@ -144,18 +144,18 @@ class Lines(Response):
 
 
 class _CountedRuns:
-    """Counts the runs of one request: a submission for each RUNS_OF_ONE of them, in all and of each tenant (ADM-4)."""
+    """Charges the runs of a request to rate limits: a submission per RUNS_OF_ONE runs, total and per tenant (ADM-4)."""
 
     def __init__(self, request: Request, principal: Principal, services: Services) -> None:
         self._who = asker(request, principal)
         self._principal = principal
         self._services = services
         self._paid: Counter[str] = Counter()
-        """Runs that may still come, by tenant."""
+        """Runs already charged for, by tenant."""
         self._paid_in_all = 0
 
     async def add(self, wishes: Iterable[RunRequest]) -> None:
-        """Count what these ask for. Raises Overloaded, and then none of them is counted."""
+        """Charge these runs. Raises Overloaded, and then none is charged."""
         kinds = Counter((self._tenant(wish), wish.job, wish.priority) for wish in wishes)
         runs: Counter[str] = Counter()
         for (tenant, _, _), number in kinds.items():
@@ -179,14 +179,14 @@ class _CountedRuns:
 
 
 def _shares(runs: int) -> int:
-    """How many submissions so many runs are."""
+    """Return the number of submissions that runs count as."""
     return max(0, ceil(runs / RUNS_OF_ONE))
 
 
 async def _create_all(
     request: Request, principal: Principal, services: Services, audit: Auditor, key: str | None
 ) -> Response:
-    """Every line is good, or nothing is made."""
+    """Create all runs, or none if a line is invalid."""
     faults = Faults()
     wishes: list[RunRequest] = []
     size = 0
@@ -198,7 +198,7 @@ async def _create_all(
         try:
             wish = _read(line)
             if wish.idempotency_key is not None:
-                raise refusal("", "idempotency_key", "is for mode=each: here the header is for all lines")
+                raise refusal("", "idempotency_key", "is for mode=each; with mode=all the header applies to all lines")
             wishes.append(wish)
         except Refused as error:
             faults.extend(_in_line(number, error))
@@ -207,9 +207,9 @@ async def _create_all(
     await _CountedRuns(request, principal, services).add(wishes)
     runs = await _prepare_all(wishes, principal, services, faults)
     if not number:
-        faults.add("", "has no lines")
+        faults.add("", "is empty")
     if faults.total():
-        raise Refused(f"nothing was made: there are {faults.total()} faults", faults.all())
+        raise Refused(f"no run was created: {faults.total()} faults", faults.all())
     whole = None
     if key is not None:
         said = [replace(wish, tenant=one.run.tenant) for wish, one in zip(wishes, runs, strict=True)]
@@ -223,7 +223,7 @@ async def _create_all(
 async def _prepare_all(
     wishes: Sequence[RunRequest], principal: Principal, services: Services, faults: Faults
 ) -> list[Prepared]:
-    """The runs that are wished for; what is wrong with one is added to `faults`."""
+    """Prepare all runs; faults are added to `faults`."""
     runs = []
     for number, wish in enumerate(wishes):
         if wish is _UNREADABLE:
@@ -238,7 +238,7 @@ async def _prepare_all(
 async def _create_each(
     request: Request, principal: Principal, services: Services, audit: Auditor
 ) -> AsyncIterator[bytes]:
-    """Every line for itself; what is bad is answered, not raised: the answer has begun."""
+    """Create runs line by line; errors become lines of the response, which has already started."""
     index = 0
     chunk: list[bytes] = []
     size = 0
@@ -293,7 +293,7 @@ async def _create_chunk(
 
 
 def _tell_together(audit: Auditor, runs: Sequence[Prepared]) -> list[AuditEntry]:
-    """What the audit log says of runs that are written together: an entry for each tenant."""
+    """Create the audit entries of runs that are written together, one per tenant."""
     of_tenants: dict[str, list[Prepared]] = {}
     for prepared in runs:
         of_tenants.setdefault(prepared.run.tenant, []).append(prepared)
@@ -332,7 +332,7 @@ def _longest_line(services: Services) -> int:
 
 
 def _in_line(number: int, error: Refused) -> list[Fault]:
-    """The faults of the line of this number, with their paths in the request."""
+    """Return the faults of a line, with their paths in the request."""
     found = error.faults or [Fault(where="", why=str(error))]
     return [Fault(where=_path(number, fault.where), why=fault.why) for fault in found]
 

@@ -1,4 +1,4 @@
-"""Tasks: where they are, how they came there, and what people want of them."""
+"""Tasks: state, history and actions."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ async def list_tasks(
     limit: Limit = USUAL_PAGE,
     cursor: Cursor = "",
 ) -> Page[TaskView]:
-    """Tasks by id, without those of runs that have moved to history.
+    """List tasks by id, without those of runs in history.
 
-    `q` is a filter (docs/reference/filters.md); what the other parameters say must hold as well. `count` says how many
-    there are in all: `exact`, or `bounded` for up to 10,000.
+    `q` is a filter (docs/reference/filters.md), combined with the other parameters by AND. `count` adds the total:
+    `exact`, or `bounded` up to 10,000.
     """
     (after,) = run_views.read_cursor(cursor, 1)
     wanted = await list_filters.wanted_of(
@@ -65,13 +65,13 @@ async def list_tasks(
 
 @router.get("/tasks/{task_id}", operation="get_task", role=Role.VIEWER)
 async def get_task(task_id: str, principal: Principal, services: Services) -> TaskView:
-    """One task."""
+    """Get a task."""
     return run_views.task_view(await find_task(services, principal, task_id))
 
 
 @router.get("/tasks/{task_id}/attempts", operation="list_attempts", role=Role.VIEWER)
 async def list_attempts(task_id: str, principal: Principal, services: Services) -> Page[AttemptView]:
-    """The attempts at a task, oldest first; the last one may be under way."""
+    """List the attempts of a task, oldest first; the last one may be running."""
     task = await find_task(services, principal, task_id)
     attempts = [run_views.attempt_view(attempt) for attempt in await services.store.attempts_of(task_id)]
     current = run_views.current_attempt(task)
@@ -82,26 +82,26 @@ async def list_attempts(task_id: str, principal: Principal, services: Services) 
 
 @router.get("/tasks/{task_id}/transitions", operation="list_transitions", role=Role.VIEWER)
 async def list_transitions(task_id: str, principal: Principal, services: Services) -> Page[TransitionView]:
-    """The story of a task, as far as it is kept."""
+    """List the transitions of a task within their retention."""
     await find_task(services, principal, task_id)
     return Page(items=[run_views.transition_view(one) for one in await services.store.transitions_of(task_id)])
 
 
 @router.post("/tasks/{task_id}/cancel", operation="cancel_task", role=Role.OPERATOR)
 async def cancel_task(task_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor) -> Done:
-    """End a task. Its descendants are cancelled with it."""
+    """Cancel a task and its descendants."""
     return await _act(CancelTask, task_id, body, principal, services, audit)
 
 
 @router.post("/tasks/{task_id}/retry", operation="retry_task", role=Role.OPERATOR)
 async def retry_task(task_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor) -> Done:
-    """Start a task again that is over, with all that was cancelled or skipped because of it."""
+    """Retry an ended task, with the tasks that were cancelled or skipped because of it."""
     return await _act(ReopenTask, task_id, body, principal, services, audit)
 
 
 @router.post("/tasks/{task_id}/clear", operation="clear_task", role=Role.OPERATOR)
 async def clear_task(task_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor) -> Done:
-    """Let a quarantined task run again."""
+    """Release a quarantined task."""
     return await _act(ClearTask, task_id, body, principal, services, audit)
 
 
@@ -109,7 +109,7 @@ async def clear_task(task_id: str, body: ActRequest, principal: Principal, servi
 async def extend_task(
     task_id: str, body: ExtendRequest, principal: Principal, services: Services, audit: Auditor
 ) -> Done:
-    """Give a running task more time."""
+    """Extend the timeout of a running task."""
     if not 0 < body.seconds <= LONGEST_TIMEOUT_SECONDS:
         raise refusal(
             "the body has 1 fault", "seconds", f"must be more than 0 and at most {LONGEST_TIMEOUT_SECONDS:.0f}"
@@ -129,9 +129,9 @@ async def extend_task(
 
 @router.post("/tasks/{task_id}/kill", operation="kill_task", role=Role.OPERATOR)
 async def kill_task(task_id: str, body: KillRequest, principal: Principal, services: Services, audit: Auditor) -> Done:
-    """End the process of a running task, after a grace in which it may stop by itself.
+    """Kill the process of a running task, after a grace period in which it may stop.
 
-    The task is cancelled then; with `again` it goes back to the queue, and the try does not count.
+    The task is then cancelled; with `again` it is requeued, and the attempt does not count.
     """
     if not 0 <= body.grace_seconds <= LONGEST_GRACE_SECONDS:
         raise refusal("the body has 1 fault", "grace_seconds", f"must be from 0 to {LONGEST_GRACE_SECONDS:.0f}")
@@ -150,7 +150,7 @@ async def kill_task(task_id: str, body: KillRequest, principal: Principal, servi
 
 
 async def find_task(services: Services, principal: Principal, task_id: str) -> Task:
-    """A task that whoever asks may see. Raises NotFound, also for somebody else's; an attempt sees its own only."""
+    """Find a task that the caller may see; an attempt sees its own only. Raises NotFound, also for hidden tasks."""
     task = await services.store.find_task(task_id)
     if task is None or not principal.sees(task.tenant):
         raise not_found("task", task_id)

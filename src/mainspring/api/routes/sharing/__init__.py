@@ -1,1 +1,1 @@
-"""Routes of the rules of sharing: pools, quotas, groups, freezes, grants, tenants."""
+"""Routes of resource sharing: pools, quotas, groups, freezes, grants, tenants."""

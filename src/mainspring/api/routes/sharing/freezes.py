@@ -1,7 +1,6 @@
-"""Freezes: nothing new of something starts, and what runs goes on (OPS-3).
+"""Freezes: no new work of a scope starts; running work continues (OPS-3).
 
-Everything and a pool concern every tenant: only those who see all of them freeze these. A tenant and its jobs are
-frozen by its own people too.
+Freezing everything or a pool requires access to all tenants. A tenant and its jobs can be frozen by its own operators.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _OF_ALL = (FreezeKind.ALL, FreezeKind.POOL)
 async def list_freezes(
     principal: Principal, services: Services, limit: Limit = USUAL_PAGE, cursor: Cursor = ""
 ) -> Page[FreezeView]:
-    """What is frozen now: for whoever belongs to one tenant, what keeps its work from starting."""
+    """List active freezes; for callers of one tenant those that affect its work."""
     now = await services.time.now()
     rows = [row for row in (await services.rules.refresh()).freezes if row.holds_at(now) and _concerns(principal, row)]
     return rule_routes.page_of(rows, _view, lambda row: (row.kind, row.subject), limit, cursor, parts=2)
@@ -40,7 +39,7 @@ async def list_freezes(
 
 @router.post("/freezes", operation="freeze", role=Role.OPERATOR)
 async def freeze(body: FreezeRequest, principal: Principal, services: Services, audit: Auditor) -> FreezeView:
-    """Let nothing new of something start, until somebody unfreezes it or for a while. What runs goes on."""
+    """Freeze a scope, for a duration or until it is unfrozen. Running work continues."""
     faults = Faults()
     rule_routes.check_why(body.why, faults)
     rule_routes.check_while(body.seconds, faults)
@@ -66,7 +65,7 @@ async def freeze(body: FreezeRequest, principal: Principal, services: Services, 
 async def unfreeze(
     kind: FreezeKind, principal: Principal, services: Services, audit: Auditor, subject: str = "", why: str = ""
 ) -> Done:
-    """Let something go on."""
+    """Unfreeze a scope."""
     faults = Faults()
     subject, tenant = _subject(principal, kind, subject, faults, where="query:subject")
     rule_routes.refuse_faults("request", faults)
@@ -76,9 +75,9 @@ async def unfreeze(
 
 
 def _subject(principal: Principal, kind: FreezeKind, said: str, faults: Faults, *, where: str) -> tuple[str, str]:
-    """What is meant, and in whose audit log that belongs. Raises Forbidden if it is not for whoever asks.
+    """Return the subject and the tenant of the audit entry. Raises Forbidden if the caller may not freeze it.
 
-    A job without a tenant is one's own.
+    A job without a tenant belongs to the caller's.
     """
     if kind in _OF_ALL:
         permissions.check_every_tenant(principal)
@@ -98,7 +97,7 @@ def _subject(principal: Principal, kind: FreezeKind, said: str, faults: Faults, 
 
 
 async def _check_known(services: Services, kind: FreezeKind, subject: str, faults: Faults) -> None:
-    """To freeze what is not there would look as if something had been stopped."""
+    """Report unknown subjects: freezing one would look like a success."""
     if kind is FreezeKind.POOL:
         found = subject in {row.id for row in await services.store.shards()}
     elif kind is FreezeKind.TENANT:
@@ -118,12 +117,12 @@ async def _find(services: Services, kind: FreezeKind, subject: str) -> FreezeRow
 
 
 def _concerns(principal: Principal, row: FreezeRow) -> bool:
-    """Whether a freeze is for whoever asks to see."""
+    """Return whether the caller may see a freeze."""
     return row.kind in _OF_ALL or principal.sees(row.subject.partition("/")[0])
 
 
 def _object(kind: FreezeKind, subject: str) -> str:
-    """What is frozen, as the audit log names it."""
+    """Return the audit object of a freeze."""
     return f"{kind}:{subject}" if subject else kind
 
 

@@ -1,4 +1,4 @@
-"""Who may ask for P0 (ADM-3): a tenant may once somebody who decides on that has granted it."""
+"""P0 grants: which tenants may use priority P0 (ADM-3)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ router = Router()
 async def list_p0_grants(
     principal: Principal, services: Services, tenant: str | None = None, limit: Limit = USUAL_PAGE, cursor: Cursor = ""
 ) -> Page[GrantView]:
-    """The grants that hold now, by tenant."""
+    """List the active grants, by tenant."""
     wanted = permissions.tenant_to_look_at(principal, tenant)
     now = await services.time.now()
     grants = (await services.rules.refresh()).grants
@@ -37,7 +37,7 @@ async def list_p0_grants(
 async def grant_p0(
     name: str, body: GrantRequest, principal: Principal, services: Services, audit: Auditor
 ) -> GrantView:
-    """Let a tenant ask for P0, for a while or until it is taken back. For those who see every tenant."""
+    """Grant a tenant P0, for a duration or until revoked. Requires access to all tenants."""
     permissions.check_every_tenant(principal)
     faults = Faults()
     validate_job.check_name(name, "path:name", faults)
@@ -56,7 +56,7 @@ async def grant_p0(
 
 @router.delete("/tenants/{name}/p0-grant", operation="revoke_p0", role=Role.APPROVER)
 async def revoke_p0(name: str, principal: Principal, services: Services, audit: Auditor, why: str = "") -> Done:
-    """Let a tenant ask for P0 no more; runs that there are stay what they are. For those who see every tenant."""
+    """Revoke a tenant's P0 grant; existing runs keep their priority. Requires access to all tenants."""
     permissions.check_every_tenant(principal)
     faults = Faults()
     validate_job.check_name(name, "path:name", faults)

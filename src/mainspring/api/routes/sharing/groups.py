@@ -1,4 +1,4 @@
-"""Groups of work: at most so many at a time, or in each period, whatever job they are of (PLC-12)."""
+"""Concurrency and rate groups: limits per time or per period, across jobs (PLC-12)."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from mainspring.protocol.rest.sharing import GroupRequest, GroupView
 router = Router()
 
 MOST = 1_000_000
-MOST_OF_TENANT = 1_000
-"""Groups of one tenant: every leader has all of them in mind."""
+MAX_GROUPS_PER_TENANT = 1_000
+"""Maximum number of groups per tenant: every leader has all of them in memory."""
 LEAST_PERIOD_SECONDS = 1.0
-"""What is taken of a rate is kept for a part of its period: of a shorter one it would be gone before it is used."""
+"""Minimum period: allowances are valid for a part of it, and would expire unused."""
 
 
 @router.get("/groups", operation="list_groups", role=Role.VIEWER)
 async def list_groups(
     principal: Principal, services: Services, tenant: str | None = None, limit: Limit = USUAL_PAGE, cursor: Cursor = ""
 ) -> Page[GroupView]:
-    """Groups by tenant and name."""
+    """List groups by tenant and name."""
     wanted = permissions.tenant_to_look_at(principal, tenant)
     rows = [row for row in (await services.rules.refresh()).groups if wanted in {None, row.tenant}]
     return rule_routes.page_of(rows, _view, lambda row: (row.tenant, row.name), limit, cursor, parts=2)
@@ -46,7 +46,7 @@ async def list_groups(
 async def get_group(
     name: str, principal: Principal, services: Services, tenant: str | None = None, known: IfNoneMatch = None
 ) -> Response:
-    """One group."""
+    """Get a group."""
     row = await _find(services, permissions.tenant_to_act_for(principal, tenant), name)
     if row is None:
         raise not_found("group", name)
@@ -58,12 +58,12 @@ async def put_group(
     name: str, body: GroupRequest, principal: Principal, services: Services, audit: Auditor,
     tenant: str | None = None, match: IfMatch = None,
 ) -> Response:  # fmt: skip
-    """Define a group, or change what it allows. What runs goes on, also if there is more of it than is allowed now."""
+    """Create a group or change its limits. Running tasks continue, even if they exceed the new limit."""
     owner = permissions.tenant_to_act_for(principal, tenant)
     _check(owner, name, body)
     was = await _find(services, owner, name)
-    if was is None and sum(row.tenant == owner for row in services.rules.now.groups) >= MOST_OF_TENANT:
-        raise Conflict(f"a tenant has at most {MOST_OF_TENANT} groups")
+    if was is None and sum(row.tenant == owner for row in services.rules.now.groups) >= MAX_GROUPS_PER_TENANT:
+        raise Conflict(f"a tenant has at most {MAX_GROUPS_PER_TENANT} groups")
     expected = etags.expected(match, None if was is None else was.version, f"group {name}")
     row = GroupRow(
         tenant=owner, name=name, most=body.most, per_seconds=body.per_seconds, note=body.note, version=0,
@@ -80,7 +80,7 @@ async def drop_group(
     name: str, principal: Principal, services: Services, audit: Auditor, tenant: str | None = None, why: str = "",
     match: IfMatch = None,
 ) -> Done:  # fmt: skip
-    """Take a group away: work that names it waits for it no more."""
+    """Delete a group: tasks that name it no longer wait for it."""
     owner = permissions.tenant_to_act_for(principal, tenant)
     was = await _find(services, owner, name)
     if was is None:
@@ -108,7 +108,7 @@ async def _find(services: Services, tenant: str, name: str) -> GroupRow | None:
 
 
 def _request(row: GroupRow) -> GroupRequest:
-    """What the audit log says of a group."""
+    """Return the audit summary of a group."""
     return GroupRequest(most=row.most, per_seconds=row.per_seconds, note=row.note)
 
 

@@ -1,4 +1,4 @@
-"""Pools, and the policies that pin work to them (ADM-8). Everybody may look; those who see every tenant change them."""
+"""Pools, and policies that pin jobs to them (ADM-8). Changes require access to all tenants."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ MOST_ZONES = 100
 
 @router.get("/pools", operation="list_pools", role=Role.VIEWER)
 async def list_pools(services: Services, limit: Limit = USUAL_PAGE, cursor: Cursor = "") -> Page[PoolView]:
-    """Pools by name: those that have had a worker or a run, and those that somebody described."""
+    """List pools by name: those with a shard, and those that were configured."""
     found = await _pools(services)
     return rule_routes.page_of(found.values(), lambda pool: pool, lambda pool: (pool.name,), limit, cursor)
 
 
 @router.get("/pools/{name}", operation="get_pool", role=Role.VIEWER, returns=PoolView)
 async def get_pool(name: str, services: Services, known: IfNoneMatch = None) -> Response:
-    """One pool."""
+    """Get a pool."""
     view = await _find_pool(services, name)
     return etags.answer(view, view.version, known)
 
@@ -48,9 +48,9 @@ async def get_pool(name: str, services: Services, known: IfNoneMatch = None) -> 
 async def put_pool(
     name: str, body: PoolRequest, principal: Principal, services: Services, audit: Auditor, match: IfMatch = None
 ) -> Response:
-    """Describe a pool, also one that has nothing yet. For those who see every tenant.
+    """Configure a pool, which need not exist yet. Requires access to all tenants.
 
-    What runs there goes on. What its labels no longer allow there, or its zones, waits.
+    Running tasks continue. Queued tasks that the new labels or zones exclude stay queued.
     """
     permissions.check_every_tenant(principal)
     row = _pool_row(name, body, principal)
@@ -65,7 +65,7 @@ async def put_pool(
 
 @router.get("/policies", operation="list_policies", role=Role.VIEWER)
 async def list_policies(services: Services, limit: Limit = USUAL_PAGE, cursor: Cursor = "") -> Page[PolicyView]:
-    """Policies by name, and the pools where what they are about may run."""
+    """List policies by name, with the pools that satisfy each."""
     rules = await services.rules.refresh()
     return rule_routes.page_of(
         rules.policies, lambda row: _policy_view(row, rules), lambda row: (row.name,), limit, cursor
@@ -76,9 +76,9 @@ async def list_policies(services: Services, limit: Limit = USUAL_PAGE, cursor: C
 async def put_policy(
     name: str, body: PolicyRequest, principal: Principal, services: Services, audit: Auditor, match: IfMatch = None
 ) -> Response:
-    """Let jobs with a label run in pools with certain labels only. For those who see every tenant.
+    """Restrict jobs with a label to pools with certain labels. Requires access to all tenants.
 
-    What runs elsewhere goes on; what waits elsewhere is not started there any more.
+    Running tasks continue; queued tasks in other pools no longer start there.
     """
     permissions.check_every_tenant(principal)
     _check_policy(name, body)
@@ -97,7 +97,7 @@ async def put_policy(
 async def drop_policy(
     name: str, principal: Principal, services: Services, audit: Auditor, why: str = "", match: IfMatch = None
 ) -> Done:
-    """Take a policy away. For those who see every tenant."""
+    """Delete a policy. Requires access to all tenants."""
     permissions.check_every_tenant(principal)
     was = await _find_policy(services, name)
     if was is None:
@@ -108,7 +108,7 @@ async def drop_policy(
 
 
 async def _pools(services: Services) -> dict[str, PoolView]:
-    """All pools, by name."""
+    """Return all pools by name."""
     described = {row.name: row for row in (await services.rules.refresh()).pools}
     now = await services.time.now()
     leaders = {row.id: row.leader if row.lease_until > now else "" for row in await services.store.shards()}
@@ -123,12 +123,12 @@ async def _find_pool(services: Services, name: str) -> PoolView:
 
 
 def _pool_row(name: str, body: PoolRequest, principal: Principal) -> PoolRow:
-    """A pool as it is wanted. Raises Refused."""
+    """Validate and build a pool. Raises Refused."""
     faults = Faults()
     validate_job.check_name(name, "path:name", faults)
     validate_job.check_labels(body.labels, "labels", faults)
     if len(body.zones) > MOST_ZONES:
-        faults.add("zones", f"there are {len(body.zones)}, {MOST_ZONES} are allowed")
+        faults.add("zones", f"has {len(body.zones)} zones, at most {MOST_ZONES} are allowed")
     for number, zone in enumerate(body.zones[:MOST_ZONES]):
         validate_job.check_name(zone, f"zones[{number}]", faults)
     largest = None
@@ -147,11 +147,11 @@ def _check_policy(name: str, body: PolicyRequest) -> None:
     validate_job.check_name(name, "path:name", faults)
     longest = validate_job.LONGEST_LABEL_OF_JOB
     if not validate_job.JOB_LABEL.fullmatch(body.label):
-        faults.add("label", f"is no label of a job: 1 to {longest} letters, digits, dots, hyphens, slashes")
+        faults.add("label", f"is not a valid job label: use 1 to {longest} letters, digits, dots, hyphens, slashes")
     if len(body.value) > longest:
         faults.add("value", f"must have at most {longest} characters")
     if not body.requires:
-        faults.add("requires", "must name at least one label that a pool must have")
+        faults.add("requires", "must have at least one label")
     validate_job.check_labels(body.requires, "requires", faults)
     rule_routes.check_note(body.note, faults)
     rule_routes.refuse_faults("policy", faults)
@@ -166,18 +166,18 @@ def _labels(labels: dict[str, str]) -> str:
 
 
 def _described(row: PoolRow) -> PoolRequest:
-    """What the audit log says of a pool."""
+    """Return the audit summary of a pool."""
     largest = None if row.max_resources is None else quantities.show_largest(row.max_resources)
     return PoolRequest(labels=read_labels(row.labels), zones=row.zones, max_resources=largest, note=row.note)
 
 
 def _request(row: Policy) -> PolicyRequest:
-    """What the audit log says of a policy."""
+    """Return the audit summary of a policy."""
     return PolicyRequest(label=row.label, value=row.value, requires=read_labels(row.requires), note=row.note)
 
 
 def _pool_view(name: str, row: PoolRow | None, leader: str) -> PoolView:
-    """A pool; of one that nobody described only who leads it is known."""
+    """Convert a pool; an unconfigured one has only a leader."""
     if row is None:
         return PoolView(name=name, labels={}, zones=[], max_resources=None, note="", leader=leader, version=0)
     return PoolView(

@@ -1,7 +1,6 @@
-"""How things stand: what waits in a pool and for what, who uses how much of it, and how well it can be served.
+"""Status of pools: queues, usage by tenant, and degradation.
 
-The leader of a pool knows that, and is asked where it is. Whoever belongs to one tenant sees its own lines, and of all
-others sums.
+The leader of a pool is asked, wherever it is. Callers of one tenant see its own queues, and totals of the others.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from mainspring.protocol.rest.sharing import KeptRoomView, LevelView, LineView, 
 router = Router()
 
 MOST_COUNTED = 100_000
-"""Runs in intake, of each priority."""
+"""Counting limit of runs in intake, per priority."""
 
 
 @router.get("/queue", operation="get_queue", role=Role.VIEWER)
 async def get_queue(principal: Principal, services: Services, pool: str | None = None) -> QueueView:
-    """What waits in a pool, in which order and for what; without `pool` in the one where runs usually go."""
+    """Get the queues of a pool in dispatch order, with reasons; default: the default pool."""
     standing = await _standing(services, pool, permissions.tenant_to_look_at(principal, None))
     intake = await services.store.count_intake(standing.pool, MOST_COUNTED)
     return QueueView(
@@ -52,7 +51,7 @@ async def get_queue(principal: Principal, services: Services, pool: str | None =
 async def list_use(
     principal: Principal, services: Services, pool: str | None = None, limit: Limit = USUAL_PAGE, cursor: Cursor = ""
 ) -> Page[TenantUseView]:
-    """What each tenant that has something in a pool uses of it and may use, the largest share first."""
+    """List each tenant's usage of a pool and its limits, largest share first."""
     place = _read_place(cursor)
     standing = await _standing(services, pool, permissions.tenant_to_look_at(principal, None))
     rules = await services.rules.refresh()
@@ -63,7 +62,7 @@ async def list_use(
 
 @router.get("/tenants/{name}/use", operation="get_tenant_use", role=Role.VIEWER)
 async def get_tenant_use(name: str, principal: Principal, services: Services, pool: str | None = None) -> TenantUseView:
-    """What one tenant uses of a pool, and may use; without `pool` of the one where runs usually go."""
+    """Get one tenant's usage of a pool and its limits; default: the default pool."""
     if not principal.sees(name):
         raise not_found("tenant", name)
     standing = await _standing(services, pool, name)
@@ -74,7 +73,7 @@ async def get_tenant_use(name: str, principal: Principal, services: Services, po
 
 @router.get("/level", operation="get_level", role=Role.VIEWER, counts=Counts.NONE)
 async def get_level(services: Services, pool: str | None = None) -> LevelView:
-    """How well a pool can be served, as this server sees it; without `pool` the one that is worst."""
+    """Get the degradation level of a pool as seen by this server; default: the worst pool."""
     levels = services.levels
     if pool is not None and pool not in levels.pools():
         await check_pool(services, pool)
@@ -93,7 +92,7 @@ async def get_level(services: Services, pool: str | None = None) -> LevelView:
 
 
 async def _standing(services: Services, pool: str | None, tenant: str | None) -> Standing:
-    """How things stand in a pool, with details of one tenant or of all. Raises NotFound or NotLeading."""
+    """Read the status of a pool, detailed for one tenant or all. Raises NotFound or NotLeading."""
     name = services.pool if pool is None else pool
     if name not in services.shards.leads():
         await check_pool(services, name)
@@ -101,21 +100,21 @@ async def _standing(services: Services, pool: str | None, tenant: str | None) ->
 
 
 async def check_pool(services: Services, pool: str) -> None:
-    """Raises NotFound."""
+    """Raise NotFound if there is no such pool."""
     if pool not in {row.id for row in await services.store.shards()}:
         raise not_found("pool", pool)
 
 
 def _read_place(cursor: str) -> int:
-    """How many are before what a cursor stands for. Raises Refused."""
+    """Parse a cursor into an offset. Raises Refused."""
     (place,) = run_views.read_cursor(cursor, 1)
     if place and not (place.isascii() and place.isdecimal() and len(place) < 10):
-        raise refusal("the request has 1 fault", "query:cursor", "is not one that this list gave")
+        raise refusal("the request has 1 fault", "query:cursor", "is not a cursor of this list")
     return int(place or 0)
 
 
 def _idle(tenant: str, standing: Standing, rules: AllRules) -> TenantStanding:
-    """A tenant that has nothing in a pool."""
+    """Return the status of a tenant without work in a pool."""
     return TenantStanding(
         tenant=tenant, quota=rules_for(standing.pool, rules).quota(tenant, standing.at), queued={}, rooms=0,
         use=NOTHING, share=0.0, entitled=0.0, is_on_burst=False,

@@ -1,9 +1,9 @@
-"""Quotas: what a tenant is promised and may use in a pool, for good, for a while, or at recurring times.
+"""Quotas of tenants in pools: permanent, raised temporarily, or booked at recurring times.
 
 (ADM-5, OPS-2, PLC-11)
 
-Those who see every tenant set them; a tenant's own people see theirs. A quota may be set before there is anything of
-the tenant or the pool. One under which nothing could start is set only if that is confirmed.
+Changes require access to all tenants; a tenant can read its own. A quota may precede its tenant or pool. A quota under
+which nothing could start needs confirmation.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _WHOLE = {"max_tasks": MOST_COUNTED, "max_fan_out": MOST_COUNTED, "failures_per_
 async def list_quotas(
     principal: Principal, services: Services, tenant: str | None = None, limit: Limit = USUAL_PAGE, cursor: Cursor = ""
 ) -> Page[QuotaView]:
-    """The quotas that somebody set, by tenant and pool; an empty pool stands for every one without its own."""
+    """List the configured quotas, by tenant and pool; an empty pool is the default for all pools."""
     wanted = permissions.tenant_to_look_at(principal, tenant)
     now = await services.time.now()
     rows = [_held(row, now) for row in await _rows(services) if wanted in {None, row.tenant}]
@@ -67,7 +67,7 @@ async def list_quotas(
 async def get_quota(
     name: str, principal: Principal, services: Services, pool: str = "", known: IfNoneMatch = None
 ) -> Response:
-    """A tenant's quota in a pool, or the one for every pool without its own; version 0 if nobody has set it."""
+    """Get a tenant's quota in a pool, or its default for all pools; version 0 if not configured."""
     if not principal.sees(name):
         raise not_found("tenant", name)
     _check_names(name, pool)
@@ -84,9 +84,9 @@ async def put_quota(
     name: str, body: QuotaRequest, principal: Principal, services: Services, audit: Auditor, pool: str = "",
     match: IfMatch = None,
 ) -> Response:  # fmt: skip
-    """Set a tenant's quota. What it is raised to for a while goes on until then. For those who see every tenant.
+    """Set a tenant's quota; a temporary raise stays in effect. Requires access to all tenants.
 
-    What runs goes on, also if it is more than is allowed now.
+    Running tasks continue, even if they exceed it.
     """
     permissions.check_every_tenant(principal)
     quota = _read(name, pool, body)
@@ -101,7 +101,7 @@ async def drop_quota(
     name: str, principal: Principal, services: Services, audit: Auditor, pool: str = "", why: str = "",
     match: IfMatch = None,
 ) -> Done:  # fmt: skip
-    """Take a quota away: the one for every pool holds, or else what is usual. For those who see every tenant."""
+    """Delete a quota: the tenant's default applies, or the system default. Requires access to all tenants."""
     permissions.check_every_tenant(principal)
     _check_names(name, pool)
     was = await _find(services, name, pool)
@@ -114,9 +114,9 @@ async def drop_quota(
 async def raise_quota(
     name: str, body: RaiseRequest, principal: Principal, services: Services, audit: Auditor, pool: str = ""
 ) -> Response:
-    """Let another quota hold for a while, and then the tenant's own again. For those who see every tenant.
+    """Raise a quota temporarily. Requires access to all tenants.
 
-    If the tenant has none of its own in the pool, what holds there without one becomes its own.
+    If the tenant has no quota of its own in the pool, the current default is copied to become its own.
     """
     permissions.check_every_tenant(principal)
     quota = _read(name, pool, body)
@@ -132,14 +132,14 @@ async def raise_quota(
 async def end_raise(
     name: str, principal: Principal, services: Services, audit: Auditor, pool: str = "", why: str = ""
 ) -> Done:
-    """Let a tenant's own quota hold again. For those who see every tenant."""
+    """End a temporary raise. Requires access to all tenants."""
     permissions.check_every_tenant(principal)
     _check_names(name, pool)
     was = await _find(services, name, pool)
     if was is None or was.raised is None:
         entry = audit.entry(_object(name, pool), tenant=name, why=reason(why), before=_described(was))
         await services.store.record([entry])
-        return Done(changed=False, detail="there was none")
+        return Done(changed=False, detail="already absent")
     await _put(services, was, msgspec.structs.replace(was, raised=None), principal, reason(why), audit)
     return Done(changed=True)
 
@@ -149,10 +149,10 @@ async def put_booking(
     name: str, booking: str, body: BookingRequest, principal: Principal, services: Services, audit: Auditor,
     pool: str = "",
 ) -> Response:  # fmt: skip
-    """Let more be guaranteed to a tenant at recurring times, in the place of what is booked under the same name.
+    """Book guaranteed capacity at recurring times; replaces a booking of the same name. Requires access to all tenants.
 
-    It holds `lead_seconds` earlier: whoever is on burst gives back what is needed meanwhile. If the tenant has no quota
-    of its own in the pool, what holds there without one becomes its own. For those who see every tenant.
+    It starts `lead_seconds` early, so that tenants on burst release the capacity in time. If the tenant has no quota of
+    its own in the pool, the current default is copied to become its own.
     """
     permissions.check_every_tenant(principal)
     wanted = await _read_booking(services, name, booking, pool, body, principal)
@@ -161,7 +161,7 @@ async def put_booking(
     others = [one for one in row.bookings if one.name != booking]
     if len(others) >= MOST_BOOKINGS:
         faults = Faults()
-        faults.add("path:booking", f"{name} has {len(others)} others there already, {MOST_BOOKINGS} are allowed")
+        faults.add("path:booking", f"{name} has {len(others)} other bookings, at most {MOST_BOOKINGS} are allowed")
         rule_routes.refuse_faults("booking", faults)
     row = msgspec.structs.replace(row, bookings=tuple(sorted([*others, wanted], key=lambda one: one.name)))
     return await _put(services, was, row, principal, body.why, audit)
@@ -171,7 +171,7 @@ async def put_booking(
 async def drop_booking(
     name: str, booking: str, principal: Principal, services: Services, audit: Auditor, pool: str = "", why: str = ""
 ) -> Done:
-    """Let what is booked under a name not come any more; if it holds now, it ends. For those who see every tenant."""
+    """Delete a booking; an active one ends. Requires access to all tenants."""
     permissions.check_every_tenant(principal)
     _check_names(name, pool)
     was = await _find(services, name, pool)
@@ -179,13 +179,13 @@ async def drop_booking(
     if was is None or len(left) == len(was.bookings):
         entry = audit.entry(_object(name, pool), tenant=name, why=reason(why), before=_described(was))
         await services.store.record([entry])
-        return Done(changed=False, detail="there was none")
+        return Done(changed=False, detail="already absent")
     await _put(services, was, msgspec.structs.replace(was, bookings=left), principal, reason(why), audit)
     return Done(changed=True)
 
 
 def terms(quota: Quota) -> QuotaTerms:
-    """A quota as it is shown."""
+    """Convert a quota."""
     return QuotaTerms(
         weight=quota.weight,
         max_tasks=quota.max_tasks,
@@ -197,7 +197,7 @@ def terms(quota: Quota) -> QuotaTerms:
 
 
 def _read(name: str, pool: str, body: QuotaRequest) -> Quota:
-    """The quota that is wanted. Raises Refused."""
+    """Validate and build a quota. Raises Refused."""
     faults = _faults_in_names(name, pool)
     if not LEAST_WEIGHT <= body.weight <= MOST_WEIGHT:
         faults.add("weight", f"must be from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}")
@@ -217,7 +217,7 @@ def _read(name: str, pool: str, body: QuotaRequest) -> Quota:
     shut = None if faults.total() else shuts_out(quota)
     if shut is not None and not body.confirm:
         limit = quantities.SAID_AS.get(shut, shut)
-        faults.add("confirm", f"nothing of {name} could start with {limit} 0: say `confirm` if that is meant")
+        faults.add("confirm", f"no task of {name} could start with {limit} 0: set `confirm` to apply it anyway")
     rule_routes.refuse_faults("quota", faults)
     return quota
 
@@ -225,7 +225,7 @@ def _read(name: str, pool: str, body: QuotaRequest) -> Quota:
 async def _read_booking(
     services: Services, name: str, booking: str, pool: str, body: BookingRequest, principal: Principal
 ) -> Booking:
-    """What is to be booked. Raises Refused."""
+    """Validate and build a booking. Raises Refused."""
     faults = _faults_in_names(name, pool)
     rule_routes.check_why(body.why, faults)
     wanted = Booking(
@@ -255,7 +255,7 @@ async def _rows(services: Services) -> list[QuotaRow]:
 
 
 async def _find(services: Services, tenant: str, pool: str) -> QuotaRow | None:
-    """A tenant's quota as it is now."""
+    """Find a tenant's current quota."""
     for row in await _rows(services):
         if (row.tenant, row.pool) == (tenant, pool):
             return _held(row, await services.time.now())
@@ -263,7 +263,7 @@ async def _find(services: Services, tenant: str, pool: str) -> QuotaRow | None:
 
 
 async def _own(services: Services, tenant: str, pool: str, was: QuotaRow | None) -> QuotaRow:
-    """A tenant's own quota in a pool; if it has none, what holds there without one is to become its own."""
+    """Return a tenant's own quota in a pool, or a copy of the current default."""
     if was is not None:
         return was
     usual = await _find(services, tenant, "")
@@ -271,7 +271,7 @@ async def _own(services: Services, tenant: str, pool: str, was: QuotaRow | None)
 
 
 def _held(row: QuotaRow, now: datetime) -> QuotaRow:
-    """A quota without a raise that is over."""
+    """Remove an expired raise from a quota."""
     over = row.raised is not None and row.raised.until <= now
     return msgspec.structs.replace(row, raised=None) if over else row
 
@@ -279,7 +279,7 @@ def _held(row: QuotaRow, now: datetime) -> QuotaRow:
 async def _put(
     services: Services, was: QuotaRow | None, row: QuotaRow, principal: Principal, why: str, audit: Auditor
 ) -> Response:
-    """Keep a quota in the place of the one that it was made from, and of no other."""
+    """Store a quota, replacing exactly the version that it was derived from."""
     row = msgspec.structs.replace(row, version=0, updated_at=EPOCH, updated_by=principal.name)
     entry = audit.entry(
         _object(row.tenant, row.pool), tenant=row.tenant, why=why, before=_described(was), after=_described(row)
@@ -294,12 +294,12 @@ def _row(tenant: str, pool: str, quota: Quota) -> QuotaRow:
 
 
 def _object(tenant: str, pool: str) -> str:
-    """A quota, as the audit log names it."""
+    """Return the audit object of a quota."""
     return f"{tenant}/{pool}" if pool else tenant
 
 
 def _described(row: QuotaRow | None) -> dict[str, object] | None:
-    """What the audit log says of a quota."""
+    """Return the audit summary of a quota."""
     if row is None:
         return None
     return {"quota": terms(row.quota), "raised": _raised(row.raised), "bookings": list(row.bookings)}

@@ -1,7 +1,7 @@
-"""What the routes of rules have in common: how long something may be, a list out of memory, and what is taken away.
+"""Helpers of the routes for sharing rules: limits, lists from memory, deletion.
 
-A rule is a row that the store keeps, and all of them together are few: `services.rules` has them in memory, as they are
-in the store when it is asked. Whoever changes one refreshes that, so that this server goes by it at once.
+Rules are few stored rows: `services.rules` caches all of them. A route that changes one refreshes the cache, so that
+this server applies it immediately.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ _V = TypeVar("_V")
 
 
 def check_note(note: str, faults: Faults) -> None:
-    """What somebody wrote beside a rule."""
+    """Check the length of a note."""
     if len(note) > LONGEST_NOTE:
         faults.add("note", f"must have at most {LONGEST_NOTE} characters")
 
 
 def check_why(why: str, faults: Faults) -> None:
-    """Why somebody wants it so."""
+    """Check the length of a reason."""
     if len(why) > LONGEST_REASON:
         faults.add("why", f"must have at most {LONGEST_REASON} characters")
 
 
 def check_while(seconds: float | None, faults: Faults) -> None:
-    """For how long something is to hold, if that is said."""
+    """Check an optional duration."""
     if seconds is not None:
         check_seconds(seconds, "seconds", faults, longest=LONGEST_SECONDS)
 
 
 def refuse_faults(what: str, faults: Faults) -> None:
-    """Raises Refused if there are any."""
+    """Raise Refused if there are faults."""
     total = faults.total()
     if total:
         raise Refused(f"the {what} has {total} fault{'s' if total > 1 else ''}", faults.all())
 
 
 async def until(services: Services, seconds: float | None) -> datetime | None:
-    """When something ends that begins now; None if it has no end."""
+    """Return the end of a duration that starts now; None without one."""
     return None if seconds is None else await services.time.now() + timedelta(seconds=seconds)
 
 
@@ -64,16 +64,16 @@ def page_of(
     *,
     parts: int = 1,
 ) -> Page[_V]:
-    """Part of a list of rows that are in memory, in the order of their keys, which have so many parts."""
+    """Build a page from rows in memory, ordered by keys of `parts` parts."""
     after = tuple(run_views.read_cursor(cursor, parts))
     found = list(islice((row for row in sorted(rows, key=key) if key(row) > after), limit))
     return run_views.page(found, map(view, found), limit, key(found[-1]) if found else [])
 
 
 async def take_away(services: Services, dropping: Awaitable[bool], entry: AuditEntry) -> Done:
-    """Have a rule taken away, and go by that here; that somebody wanted it is on record, also if there was none."""
+    """Delete a rule and refresh the cache; the attempt is audited even if there was none."""
     changed = await dropping
     if not changed:
         await services.store.record([entry])
     await services.rules.refresh()
-    return Done(changed=changed, detail="" if changed else "there was none")
+    return Done(changed=changed, detail="" if changed else "already absent")

@@ -1,4 +1,4 @@
-"""Tenants: who owns work, and how they are described. A tenant is there as soon as something is its."""
+"""Tenants, the owners of work, with title and contact. A tenant exists as soon as it owns something."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LONGEST_TEXT = {"title": 200, "contact": 500, "note": 4_000}
 async def list_tenants(
     principal: Principal, services: Services, limit: Limit = USUAL_PAGE, cursor: Cursor = ""
 ) -> Page[TenantView]:
-    """Tenants by name: all, or the one that whoever asks belongs to."""
+    """List tenants by name: all, or the caller's own."""
     if not principal.sees_everybody():
         own = await services.store.find_tenant(principal.tenant)
         return Page(items=[] if own is None else [_view(own)])
@@ -42,7 +42,7 @@ async def list_tenants(
 
 @router.get("/tenants/{name}", operation="get_tenant", role=Role.VIEWER, returns=TenantView)
 async def get_tenant(name: str, principal: Principal, services: Services, known: IfNoneMatch = None) -> Response:
-    """One tenant."""
+    """Get a tenant."""
     row = await services.store.find_tenant(name) if principal.sees(name) else None
     if row is None:
         raise not_found("tenant", name)
@@ -53,7 +53,7 @@ async def get_tenant(name: str, principal: Principal, services: Services, known:
 async def put_tenant(
     name: str, body: TenantRequest, principal: Principal, services: Services, audit: Auditor, match: IfMatch = None
 ) -> Response:
-    """Describe a tenant, also one that has nothing yet. For those who see every tenant."""
+    """Describe a tenant, which need not exist yet. Requires access to all tenants."""
     permissions.check_every_tenant(principal)
     _check(name, body)
     was = await services.store.find_tenant(name)
@@ -78,7 +78,7 @@ def _check(name: str, body: TenantRequest) -> None:
 
 
 def _view(row: TenantRow) -> TenantView:
-    """A tenant; nobody made one that nobody described."""
+    """Convert a tenant; one without a description has no author."""
     if row.version == 0:
         return TenantView(name=row.name, title="", contact="", note="", version=0)
     return msgspec.convert(row, TenantView, from_attributes=True)

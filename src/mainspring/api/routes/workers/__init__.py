@@ -1,1 +1,1 @@
-"""Routes of workers: their state, their identities, and claims over plain HTTP."""
+"""Routes of workers: status, identities, and claims over HTTP."""

@@ -1,7 +1,7 @@
-"""Work for workers in any language, over plain HTTP (WRK-2): claim, start, heartbeat, complete, fail.
+"""Claims for workers in any language, over plain HTTP (WRK-2): claim, start, heartbeat, complete, fail.
 
-The `run_id` of these routes is the attempt's id: an attempt that is over stays so, and the work appears under another.
-What a call is answered with is durable. Each can be repeated: what was applied is answered as the first time.
+The `run_id` of these routes is the attempt's id: a retried task appears under another one. Responses follow durable
+writes. All calls are repeatable: a repeated call gets the first response.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ _SAME = {
     Outcome.SUCCEEDED: frozenset({AttemptEnd.SUCCEEDED}),
     Outcome.FAILED: frozenset({AttemptEnd.FAILED, AttemptEnd.STOPPED, AttemptEnd.TIMED_OUT}),
 }
-"""Ends of an attempt that such a result had made before."""
+"""Attempt ends for which a repeated result counts as the same."""
 
 
 @router.post("/scheduler/claim-runs", operation="claim_runs", role=Role.WORKER, audited=False, counts=Counts.NONE)
 async def claim_runs(body: ClaimRequest, principal: Principal, services: Services, request: Request) -> ClaimAnswer:
-    """Claim work: as much as there is and is wanted, at once, or when there is some.
+    """Claim up to `max_claims` tasks, waiting for the first if there is none.
 
-    What is not started before `claim_expiry_time` goes back to the queue, and comes under another `run_id`.
+    A task that is not started before `claim_expiry_time` returns to the queue, and appears under another `run_id`.
     """
     pool = body.pool if body.pool is not None else services.pool
     await check_worker_is(services, principal, name=body.worker_id, pool=pool)
@@ -92,7 +92,7 @@ async def claim_runs(body: ClaimRequest, principal: Principal, services: Service
 async def start_claimed_run(
     run_id: str, body: StartRequest, principal: Principal, services: Services
 ) -> ClaimedRunState:
-    """Begin with what was claimed. Without this a claim expires; repeating it is harmless."""
+    """Start a claimed task. A claim expires if it is not started. Repeatable."""
     check_worker(services, principal)
     said = msgspec.Raw(msgspec.json.encode(body.execution_context))
     context = _document(said, "execution_context", LARGEST_LOG_BYTES)
@@ -117,9 +117,9 @@ async def start_claimed_run(
 async def heartbeat_claimed_run(
     run_id: str, body: HeartbeatRequest, principal: Principal, services: Services
 ) -> HeartbeatAnswer:
-    """Say that it goes on, and how far it is; the answer says whether to stop. An attempt that is silent is lost.
+    """Send a heartbeat, which returns whether to stop. An attempt without heartbeats is lost.
 
-    Progress, a checkpoint and a piece of the log can be said along with it. Repeating it is harmless, but for the log.
+    It may carry progress, a checkpoint and a log piece. Repeatable, except for the log.
     """
     check_worker(services, principal)
     checkpoint = _document(body.checkpoint, "checkpoint", LARGEST_CHECKPOINT_BYTES)
@@ -159,7 +159,7 @@ async def heartbeat_claimed_run(
 async def complete_claimed_run(
     run_id: str, body: CompleteRequest, principal: Principal, services: Services
 ) -> ClaimedRunState:
-    """It is done: `result_summary` becomes the task's output. Answered once that is durable; it can be said again."""
+    """Complete a task; `result_summary` becomes its output. The response follows the durable write. Repeatable."""
     output = _document(body.result_summary, "result_summary", LARGEST_RESULT_BYTES)
     await _end(services, principal, run_id, body.worker_id, Outcome.SUCCEEDED, output=output)
     return ClaimedRunState(run_id=run_id, status="SUCCESS")
@@ -170,7 +170,7 @@ async def complete_claimed_run(
     audited=False, counts=Counts.NONE, largest_body=_LARGEST_BODY,
 )  # fmt: skip
 async def fail_claimed_run(run_id: str, body: FailRequest, principal: Principal, services: Services) -> ClaimedRunState:
-    """It failed, or was stopped as asked. The task's policy decides what follows, unless `should_retry` is false."""
+    """Fail a task, or report a requested stop. Its retry policy applies, unless `should_retry` is false."""
     error = _document(_error(body), "error_details", LARGEST_RESULT_BYTES)
     await _end(services, principal, run_id, body.worker_id, Outcome.FAILED, error=error)
     return ClaimedRunState(run_id=run_id, status="FAILED")
@@ -180,7 +180,7 @@ async def _end(
     services: Services, principal: Principal, attempt: str, worker_id: str | None, outcome: Outcome, *,
     output: str | None = None, error: str | None = None,
 ) -> None:  # fmt: skip
-    """Have a result applied. One that was applied before is so again; one that comes too late is kept as a record."""
+    """Apply a result. A repeated one succeeds again; a late one is recorded only."""
     check_worker(services, principal)
     known = await services.claims.known(attempt, principal, worker_id)
     said = ""
@@ -237,7 +237,7 @@ async def _claimed_run(services: Services, claimed: ClaimedAttempt, now: datetim
 
 
 async def _former(services: Services, task_id: str) -> str | None:
-    """The latest attempt at a task that is over."""
+    """Return the latest ended attempt of a task."""
     attempts = await services.store.attempts_of(task_id)
     return attempts[-1].id if attempts else None
 
@@ -247,42 +247,42 @@ def _raw(text: str | None) -> msgspec.Raw:
 
 
 def _offer(body: ClaimRequest) -> Offer | None:
-    """What a worker has; None if it does not say. Raises Refused."""
+    """Return a worker's capacity; None if not given. Raises Refused."""
     faults = Faults()
     texts = {"labels": " ".join([*body.labels.keys(), *body.labels.values()]), "handlers": " ".join(body.handlers)}
     for where, text in (texts | {"zone": body.zone, "version": body.version}).items():
         if not text.isprintable():
-            faults.add(where, "has a control character in it")
+            faults.add(where, "contains a control character")
     said = {} if body.resources is None else quantities.read(body.resources, "resources", faults, ABSURD)
     refuse("the body", faults.all())
     return None if body.resources is None else Offer(**{name: said.get(name, 0) for name in Offer.__struct_fields__})
 
 
 def _document(said: msgspec.Raw | msgspec.UnsetType, where: str, most: int) -> str | None:
-    """A document of the worker's own; None if it says none. Raises Refused."""
+    """Return a document of the worker; None if unset. Raises Refused."""
     if isinstance(said, msgspec.UnsetType):
         return None
     document = bytes(said)
     if len(document) > most:
-        raise refusal("the body has 1 fault", where, f"has {len(document)} bytes: more than {most}")
+        raise refusal("the body has 1 fault", where, f"has {len(document)} bytes, at most {most} are allowed")
     return document.decode()
 
 
 def _note(body: HeartbeatRequest) -> str | None:
-    """How far it is, in words; None if nothing is said of it."""
+    """Format the progress; None if none is given."""
     parts = [body.current_stage] if body.current_stage else []
     if body.records_processed is not None:
         parts.append(f"{body.records_processed:,} records")
     if body.estimated_completion_time is not None:
         at = body.estimated_completion_time
         parts.append(
-            f"done about {(at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+            f"expected to end at {(at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
         )
     return ", ".join(parts) if parts else None
 
 
 def _error(body: FailRequest) -> msgspec.Raw:
-    """The error as agents write it (`core/lifecycle/failures.py`)."""
+    """Build the error document as agents do (`core/lifecycle/failures.py`)."""
     details = dict(body.error_details)
     said: dict[str, object] = {"type": body.error_type, "message": details.pop("message", msgspec.Raw(b'""'))}
     if not body.should_retry:

@@ -1,4 +1,4 @@
-"""Who workers are (SEC-3): join tokens, the certificates that are given for them, and how both are ended."""
+"""Worker identities (SEC-3): join tokens, worker certificates, and their revocation."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ LONGEST_NAME = 128
 MOST_POOLS = 100
 MOST_USES = 10_000
 SHORTEST_LIFE, LONGEST_LIFE = timedelta(minutes=1), timedelta(days=30)
-"""Of a join token."""
+"""Lifetime of a join token."""
 
 
 @router.post("/join-tokens", operation="create_join_token", role=Role.ADMIN, status=201, returns=JoinTokenView)
 async def create_join_token(
     body: JoinTokenRequest, principal: Principal, services: Services, audit: Auditor
 ) -> Response:
-    """Make a token with which machines become workers. This answer is the only one that ever shows it.
+    """Create a join token for enrolling workers. Only this response shows it.
 
-    For those who see every tenant: a worker gets the work of every tenant of its pools.
+    For callers with access to all tenants: a worker receives work of all tenants of its pools.
     """
     permissions.check_every_tenant(principal)
     _check(body)
@@ -67,14 +67,14 @@ async def create_join_token(
 
 @router.get("/join-tokens", operation="list_join_tokens", role=Role.ADMIN)
 async def list_join_tokens(principal: Principal, services: Services) -> Page[JoinTokenView]:
-    """Join tokens, the oldest first, also those that are over; never the tokens themselves."""
+    """List join tokens, oldest first, including expired ones; never the secrets."""
     permissions.check_every_tenant(principal)
     return Page(items=[_join_token_view(row) for row in await services.store.list_join_tokens()])
 
 
 @router.delete("/join-tokens/{token_id}", operation="revoke_join_token", role=Role.ADMIN)
 async def revoke_join_token(token_id: str, principal: Principal, services: Services, audit: Auditor) -> Done:
-    """End a join token. Those who have joined with it stay workers."""
+    """Revoke a join token. Workers that have enrolled with it stay enrolled."""
     permissions.check_every_tenant(principal)
     row = await services.store.find_join_token(token_id)
     if row is None:
@@ -87,9 +87,9 @@ async def revoke_join_token(token_id: str, principal: Principal, services: Servi
     "/workers/enrol", operation="enrol_worker", role=Role.JOIN, status=201, largest_body=2 * LARGEST_REQUEST_BYTES
 )
 async def enrol_worker(body: EnrolRequest, principal: Principal, services: Services, audit: Auditor) -> CertificateView:
-    """Become a worker, with a join token as the bearer: the answer is a certificate for the key of the request.
+    """Enroll a worker, with a join token as the bearer: returns a certificate for the key of the request.
 
-    Refused (409) if the name is another worker's. The same request again, with the same key, is answered anew.
+    Rejected (409) if another worker has the name. The same request with the same key is answered again.
     """
     giving = _enrolment(services)
     if not WORKER_NAME.fullmatch(body.name):
@@ -111,22 +111,22 @@ async def enrol_worker(body: EnrolRequest, principal: Principal, services: Servi
     )
     entry = audit.entry(made.name, tenant=INSTALLATION, after=_identity_view(row))
     if not await services.store.enrol(row, entry):
-        raise Unauthenticated("the join token is used up: make another with `mainspring join-token create`")
+        raise Unauthenticated("the join token has no uses left: create another with `mainspring join-token create`")
     return _certificate_view(row, certificate)
 
 
 @router.post("/workers/renew", operation="renew_worker", role=Role.WORKER, largest_body=2 * LARGEST_REQUEST_BYTES)
 async def renew_worker(body: RenewRequest, principal: Principal, services: Services, audit: Auditor) -> CertificateView:
-    """Get the next certificate, over a connection with the one before. The key stays the same."""
+    """Renew a worker certificate, over a connection that uses the current one. The key stays the same."""
     giving = _enrolment(services)
     own = principal.worker
     row = await services.store.find_identity(own.name) if own is not None else None
     if own is None or row is None:
-        raise Forbidden(f"only a worker with a certificate has one to renew: {enrolment.ENROL}")
+        raise Forbidden(f"only workers with a certificate can renew it: {enrolment.ENROL}")
     now = await services.time.now()
     certificate, made = giving.sign(body.request, own.name, now=now)
     if made.key != own.key:
-        raise Forbidden("the request is signed with another key than the certificate's")
+        raise Forbidden("the request is not signed with the key of the certificate")
     renewed = replace(row, serial=made.serial, renewed_at=now, expires_at=made.expires_at)
     entry = audit.entry(own.name, tenant=INSTALLATION, before=_identity_view(row), after=_identity_view(renewed))
     if not await services.store.renew_identity(renewed, entry):
@@ -138,7 +138,7 @@ async def renew_worker(body: RenewRequest, principal: Principal, services: Servi
 async def list_identities(
     principal: Principal, services: Services, limit: Limit = USUAL_PAGE, cursor: Cursor = ""
 ) -> Page[IdentityView]:
-    """Workers that are known by their certificates, by name, also those whose certificate is over."""
+    """List workers with certificates, by name, including expired ones."""
     permissions.check_every_tenant(principal)
     (after,) = run_views.read_cursor(cursor, 1)
     rows = await services.store.list_identities(after, limit)
@@ -149,7 +149,7 @@ async def list_identities(
 async def revoke_worker(
     worker_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor
 ) -> Done:
-    """End a worker's certificate. Within ten seconds its link is closed, and no server takes it any more."""
+    """Revoke a worker's certificate. Within ten seconds its link is closed and all servers reject it."""
     permissions.check_every_tenant(principal)
     row = await services.store.find_identity(worker_id)
     if row is None:
@@ -159,17 +159,17 @@ async def revoke_worker(
 
 
 def _enrolment(services: Services) -> Enrolment:
-    """Raises Forbidden if workers have no certificates here."""
+    """Return the CA settings. Raises Forbidden if this server has none."""
     if services.enrolment is None:
-        raise Forbidden("this server gives no certificates: it was started without --worker-ca")
+        raise Forbidden("this server issues no certificates: it was started without --worker-ca")
     return services.enrolment
 
 
 def _check(body: JoinTokenRequest) -> None:
-    """Raises Refused, with all that is wrong."""
+    """Raise Refused with all faults, if any."""
     faults = Faults()
     if not 1 <= len(body.name) <= LONGEST_NAME or not body.name.isprintable():
-        faults.add("name", f"must have 1 to {LONGEST_NAME} characters that can be printed")
+        faults.add("name", f"must have 1 to {LONGEST_NAME} printable characters")
     if not 1 <= len(body.pools) <= MOST_POOLS:
         faults.add("pools", f"must name 1 to {MOST_POOLS} pools")
     for number, pool in enumerate(body.pools[:MOST_POOLS]):
@@ -184,7 +184,7 @@ def _check(body: JoinTokenRequest) -> None:
 
 
 def _described(row: JoinTokenRow) -> dict[str, object]:
-    """What the audit log says of a join token: nothing by which it could be guessed."""
+    """Return the audit summary of a join token, without its secret."""
     return {"name": row.name, "pools": row.pools, "uses_left": row.uses_left, "expires_at": row.expires_at}
 
 

@@ -1,7 +1,7 @@
-"""Workers: which there are, and what people want of them (WRK-9).
+"""Workers: status, cordon, drain and evict (WRK-9).
 
-Workers serve all tenants of their pool. Whoever belongs to one tenant sees them too, but of what they run only its own,
-and not why one is held.
+Workers serve all tenants of their pool. Callers of one tenant see them too, but only its own tasks on them, and not the
+reasons of cordons.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MOST_COUNTED = 50_000
 async def list_workers(
     principal: Principal, services: Services, pool: str | None = None, limit: Limit = USUAL_PAGE, cursor: Cursor = ""
 ) -> Page[WorkerView]:
-    """Workers by id, also those that are gone, as long as they are remembered."""
+    """List workers by id, including recent ones that are gone."""
     (after,) = run_views.read_cursor(cursor, 1)
     rows = await services.store.list_workers(pool, after, limit)
     running = await _count_in_hands(services, principal)
@@ -45,7 +45,7 @@ async def list_workers(
 
 @router.get("/workers/{worker_id}", operation="get_worker", role=Role.VIEWER)
 async def get_worker(worker_id: str, principal: Principal, services: Services) -> WorkerView:
-    """One worker."""
+    """Get a worker."""
     row = await _find_worker(services, worker_id)
     return _view(principal, row, await _count_in_hands(services, principal, worker_id))
 
@@ -54,7 +54,7 @@ async def get_worker(worker_id: str, principal: Principal, services: Services) -
 async def cordon_worker(
     worker_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor
 ) -> Done:
-    """Give a worker nothing new. What it has goes on."""
+    """Cordon a worker: it gets no new tasks; its running tasks continue."""
     return await _act(CordonWorker, worker_id, body, principal, services, audit)
 
 
@@ -62,7 +62,7 @@ async def cordon_worker(
 async def uncordon_worker(
     worker_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor
 ) -> Done:
-    """Let a worker have work again."""
+    """Uncordon a worker."""
     return await _act(UncordonWorker, worker_id, body, principal, services, audit)
 
 
@@ -70,7 +70,7 @@ async def uncordon_worker(
 async def drain_worker(
     worker_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor
 ) -> Done:
-    """Give a worker nothing new, and call back what it has not started."""
+    """Drain a worker: it gets no new tasks, and unstarted ones are recalled."""
     return await _act(DrainWorker, worker_id, body, principal, services, audit)
 
 
@@ -78,7 +78,7 @@ async def drain_worker(
 async def evict_worker(
     worker_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor
 ) -> Done:
-    """Drain a worker, and have what runs there run elsewhere."""
+    """Drain a worker, and move its running tasks to other workers."""
     return await _act(EvictWorker, worker_id, body, principal, services, audit)
 
 
@@ -89,14 +89,14 @@ def _view(principal: Principal, row: WorkerRow, running: Mapping[str | None, int
 async def _count_in_hands(
     services: Services, principal: Principal, worker: str | None = None
 ) -> Mapping[str | None, int]:
-    """How many tasks that whoever asks may see each worker has in hands; at most _MOST_COUNTED altogether."""
+    """Count the tasks that each worker holds, of those visible to the caller; at most _MOST_COUNTED in total."""
     tenant = permissions.tenant_to_look_at(principal, None)
     held = await services.store.list_tasks(TaskFilter(tenant=tenant, worker=worker, states=_IN_HANDS), _MOST_COUNTED)
     return Counter(task.worker_id for task in held)
 
 
 async def _find_worker(services: Services, worker_id: str) -> WorkerRow:
-    """A worker by its id: it is in the list behind its own beginning. Raises NotFound."""
+    """Find a worker by listing from just before its id. Raises NotFound."""
     after = worker_id[:-1]
     while rows := await services.store.list_workers(None, after, _LOOKED_THROUGH):
         for row in rows:
@@ -111,7 +111,7 @@ async def _find_worker(services: Services, worker_id: str) -> WorkerRow:
 async def _act(
     kind: type[WorkerAct], worker_id: str, body: ActRequest, principal: Principal, services: Services, audit: Auditor
 ) -> Done:
-    """Acts on workers concern every tenant."""
+    """Execute an action on a worker; requires access to all tenants."""
     permissions.check_every_tenant(principal)
     row = await _find_worker(services, worker_id)
     why = reason(body.why)
