@@ -25,7 +25,7 @@ def test_a_run_at_risk_is_told_of_and_escalated_before_it_is_late(terminal: Term
 
     shown = terminal.json("show", run)
     assert shown["priority"] == "P1"
-    assert shown["because"].startswith("escalated from P2 to P1: it is to be over by ")
+    assert shown["because"].startswith("escalated from P2 to P1: deadline ")
     told = terminal.out("show", run)
     assert "at risk)" in told
     assert "too long: " in told

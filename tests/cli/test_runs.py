@@ -25,7 +25,7 @@ def test_a_run_that_fails_ends_with_1_and_says_what_failed(terminal: Terminal) -
     result = terminal.call("submit", "-", "--wait", stdin=BROKEN)
 
     assert result.exit_code == 1
-    assert "FAILED\n  bad FAILED: its only try failed: exited with 3\n" in result.stdout
+    assert "FAILED\n  bad FAILED: the only attempt failed: exited with 3\n" in result.stdout
     assert "--failed` shows what was printed" in result.stderr
 
 
@@ -34,7 +34,7 @@ def test_a_run_is_watched_to_its_end_line_by_line(terminal: Terminal) -> None:
 
     assert result.exit_code == 1
     lines = result.stdout.splitlines()
-    assert any("bad FAILED: its only try failed" in line for line in lines)
+    assert any("bad FAILED: the only attempt failed" in line for line in lines)
     assert any("after CANCELLED" in line for line in lines)
     assert lines[-2].endswith(" FAILED")
     assert "\x1b" not in result.stdout

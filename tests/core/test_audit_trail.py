@@ -92,7 +92,7 @@ def test_a_change_of_any_field_is_found_there_and_nowhere_else(field: str, place
     rows = seal(entries(5), {})
     rows[place] = replace(rows[place], **{field: CHANGES[field]})
 
-    assert [(fault.seq, fault.why) for fault in check(rows)] == [(place + 1, "it is not what was sealed")]
+    assert [(fault.seq, fault.why) for fault in check(rows)] == [(place + 1, "differs from what was sealed")]
 
 
 def test_texts_can_not_be_moved_from_one_field_to_the_next() -> None:
@@ -108,14 +108,14 @@ def test_an_entry_that_is_missing_is_found(part: int) -> None:
 
     found = check(rows, part)
 
-    assert [(fault.seq, fault.id, fault.why) for fault in found] == [(4, "req_4", "1 missing before it")]
+    assert [(fault.seq, fault.id, fault.why) for fault in found] == [(4, "req_4", "1 entries missing before it")]
 
 
 def test_an_entry_that_is_there_twice_is_found() -> None:
     rows = seal(entries(3), {})
     rows.insert(2, replace(rows[1], id="req_forged"))
 
-    assert [(fault.id, fault.why) for fault in check(rows)] == [("req_forged", "its number is there twice")]
+    assert [(fault.id, fault.why) for fault in check(rows)] == [("req_forged", "duplicate sequence number")]
 
 
 def test_an_end_that_was_cut_off_or_written_anew_is_found_by_its_head() -> None:
@@ -126,7 +126,7 @@ def test_an_end_that_was_cut_off_or_written_anew_is_found_by_its_head() -> None:
     for kept, why in (
         (rows, None),
         (rows[:4], "the end of the chain is missing"),
-        (anew, "the chain was written anew"),
+        (anew, "the chain was rewritten"),
     ):
         going = ChainCheck("acme")
         assert list(going.faults_in(kept)) == []

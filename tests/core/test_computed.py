@@ -117,10 +117,10 @@ def test_parameters_stay_within_their_size() -> None:
     ("computed", "where", "why"),
     [
         ({"day": "{{ scheduled_for | yesterdy }}"}, "computed.day", "did you mean yesterday?"),
-        ({"day": "{{ window }}"}, "computed.day", "it uses window; there is only scheduled_for"),
+        ({"day": "{{ window }}"}, "computed.day", "uses undefined window; available: scheduled_for"),
         ({"day": "{{ scheduled_for"}, "computed.day", "is not closed"),
         ({"day": "{% if x %}"}, "computed.day", "statements"),
-        ({"day": "{{ scheduled_for.day }}"}, "computed.day", "is not there"),
+        ({"day": "{{ scheduled_for.day }}"}, "computed.day", "undefined"),
         ({"day": "{{ scheduled_for|plus_days('x') }}"}, "computed.day", "whole number of days"),
         ({"": "x"}, "computed['']", "1 to 128 characters"),
         ({"a\0": "x"}, "computed", "1 to 128 characters"),

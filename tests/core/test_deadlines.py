@@ -53,7 +53,7 @@ def test_of_what_is_not_known_it_takes_at_least_the_rest() -> None:
     outlook = look({0: 70.0, 1: None}, {0: [1]}, ahead=60.0)
     assert (outlook.left_seconds, outlook.unknown, outlook.is_at_risk) == (70.0, 1, True)
     assert say_risk(outlook) == (
-        "it is to be over by 2026-01-01T02:01:00Z, in 1m 00s, and what is left usually takes at least 1m 10s"
+        "deadline 2026-01-01T02:01:00Z is in 1m 00s; the remaining tasks usually take at least 1m 10s"
     )
 
 

@@ -54,7 +54,7 @@ def test_nothing_upstream_is_ready_at_once() -> None:
 def test_everything_upstream_succeeded_is_ready() -> None:
     """DAG-1."""
     decision = decide(FAIL_FAST, OnSkip.SKIP, [an_upstream("a"), an_upstream("b")], "{}")
-    assert decision == Decision(state=S.QUEUED, because="everything upstream succeeded")
+    assert decision == Decision(state=S.QUEUED, because="all upstream tasks succeeded")
 
 
 @pytest.mark.parametrize("state", sorted(set(S) - FINAL))
@@ -101,7 +101,7 @@ def test_under_skip_failed_a_task_is_told_who_failed() -> None:
     ]
     decision = decide(SKIP_FAILED, OnSkip.SKIP, upstreams, "{}")
     assert (decision.state, decision.failed_upstreams, decision.cause) == (S.QUEUED, ("b", "z"), None)
-    assert decision.because == "everything upstream is over, without a success of b, z"
+    assert decision.because == "all upstream tasks ended; unsuccessful: b, z"
 
 
 def test_many_failed_upstreams_are_all_told_and_a_few_are_said() -> None:
@@ -118,7 +118,7 @@ def test_a_skip_passes_on_unless_the_child_says_otherwise() -> None:
         state=S.SKIPPED, because="b was skipped", cause="task_b"
     )
     assert decide(FAIL_FAST, OnSkip.RUN, upstreams, "{}") == Decision(
-        state=S.QUEUED, because="everything upstream succeeded or was skipped"
+        state=S.QUEUED, because="all upstream tasks succeeded or were skipped"
     )
 
 
@@ -127,7 +127,7 @@ def test_a_condition_on_the_output_decides() -> None:
     upstream = an_upstream("a", output='{"rows":3}', when="output.rows > params.least")
     assert decide(FAIL_FAST, OnSkip.SKIP, [upstream], '{"least":1}').state is S.QUEUED
     assert decide(FAIL_FAST, OnSkip.SKIP, [upstream], '{"least":3}') == Decision(
-        state=S.SKIPPED, because="the condition on a is false: output.rows > params.least", cause="task_a"
+        state=S.SKIPPED, because="condition on a is false: output.rows > params.least", cause="task_a"
     )
 
 
@@ -151,7 +151,7 @@ def test_a_condition_that_can_not_be_evaluated_fails_the_task_with_the_reason(wh
     decision = decide(FAIL_FAST, OnSkip.SKIP, [an_upstream("a", output="{}", when=when)], "{}")
     assert decision.state is S.FAILED
     beginning, _, reason = decision.because.partition(": ")
-    assert beginning == "the condition on a can't be evaluated"
+    assert beginning == "condition on a can't be evaluated"
     assert reason
     assert decision.cause is None
 

@@ -66,7 +66,11 @@ def test_a_reference_stands_for_the_value_with_its_type(value: object, stands_fo
 
 @pytest.mark.parametrize(
     ("path", "why"),
-    [("params.other", "`params` has no `other`"), ("params.day.x", "`day` is no object"), ("no path", "is no path")],
+    [
+        ("params.other", "`params` has no `other`"),
+        ("params.day.x", "`day` is not an object"),
+        ("no path", "is not a path"),
+    ],
 )
 def test_a_reference_that_leads_nowhere_says_so(path: str, why: str) -> None:
     with pytest.raises(ExpressionFailed, match=why):

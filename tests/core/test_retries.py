@@ -75,7 +75,7 @@ def test_a_failure_with_tries_left_is_tried_again_after_the_delay(failure: Failu
     step = decide(a_task(tries=1), a_spec("a", retry_delay_seconds=90), failure, end)
     assert step.state is S.PENDING
     assert 90 <= after(step) <= 90 * (1 + JITTER)
-    assert step.because.startswith(f"try 1 of 3 {what}; the next one in ")
+    assert step.because.startswith(f"attempt 1 of 3 {what}; retrying in ")
 
 
 @pytest.mark.parametrize("failure", [TRANSIENT, PERMANENT, OUT_OF_MEMORY])
@@ -85,7 +85,7 @@ def test_the_last_try_is_final(failure: Failure) -> None:
     task.trail = Trail(signature=failure.signature, workers=("w7", "w8", "w9"))
     step = decide(task, failure=failure)
     assert (step.state, step.due_at) == (S.FAILED, None)
-    assert step.because.startswith("try 3 of 3 failed")
+    assert step.because.startswith("attempt 3 of 3 failed")
 
 
 def test_the_last_timeout_ends_in_timed_out() -> None:
@@ -96,13 +96,13 @@ def test_the_last_timeout_ends_in_timed_out() -> None:
 def test_a_task_with_one_try_says_so() -> None:
     """A sentence that a user can read."""
     step = decide(a_task(tries=1), a_spec("a", max_attempts=1))
-    assert (step.state, step.because) == (S.FAILED, "its only try failed")
+    assert (step.state, step.because) == (S.FAILED, "the only attempt failed")
 
 
 def test_what_is_permanent_fails_at_once() -> None:
     """RTY-2."""
     step = decide(a_task(tries=1), failure=PERMANENT)
-    assert (step.state, step.because) == (S.FAILED, "try 1 of 3 failed (permanent); trying again would not help")
+    assert (step.state, step.because) == (S.FAILED, "attempt 1 of 3 failed (permanent); not retried")
 
 
 def test_a_run_retries_only_so_often() -> None:
@@ -110,7 +110,7 @@ def test_a_run_retries_only_so_often() -> None:
     assert decide(a_task(tries=1), retries=99).state is S.PENDING
     assert decide(a_task(tries=1), retries=100).state is S.FAILED
     step = decide(a_task(tries=1), retries=5, max_retries=5)
-    assert step.because == "try 1 of 3 failed; the run has retried 5 times, 5 are allowed"
+    assert step.because == "attempt 1 of 3 failed; the run's retry budget is used (5 of 5)"
 
 
 def test_the_same_failure_on_three_workers_is_poison() -> None:
@@ -121,7 +121,7 @@ def test_the_same_failure_on_three_workers_is_poison() -> None:
     assert decide(task, spec, on="w2").state is S.PENDING
     step = decide(task, spec, on="w3")
     assert step.state is S.QUARANTINED
-    assert "in the same way on w1, w2, w3" in step.because
+    assert "with the same error on w1, w2, w3" in step.because
 
 
 def test_what_happens_to_everybody_is_no_poison() -> None:
@@ -145,13 +145,13 @@ def test_a_lost_attempt_is_queued_again_at_once_and_is_no_try(losses: int) -> No
     """RTY-5: infrastructure losses are not attempts, so that used-up tries don't matter."""
     step = decide(a_task(losses=losses, tries=3), failure=lost("gone"), end=AttemptEnd.LOST)
     assert (step.state, step.due_at) == (S.QUEUED, None)
-    assert "worker was lost" in step.because
+    assert "worker lost" in step.because
 
 
 def test_the_third_loss_is_a_failure_of_the_infrastructure() -> None:
     """RTY-5, I-18: losses have their own cap."""
     step = decide(a_task(losses=3), failure=lost("gone"), end=AttemptEnd.LOST, worker_lost=True)
-    assert (step.state, step.because) == (S.FAILED, "infrastructure: its worker was lost 3 times")
+    assert (step.state, step.because) == (S.FAILED, "infrastructure: worker lost 3 times")
 
 
 def test_a_second_worker_lost_under_a_task_is_poison() -> None:
@@ -165,7 +165,7 @@ def test_a_second_worker_lost_under_a_task_is_poison() -> None:
     assert lose("w1").state is S.QUEUED
     assert lose("w2", worker_lost=False).state is S.QUEUED
     step = lose("w3")
-    assert (step.state, step.because.partition(":")[0]) == (S.QUARANTINED, "w1 and w3 were lost under it")
+    assert (step.state, step.because.partition(":")[0]) == (S.QUARANTINED, "w1 and w3 were lost while running it")
 
 
 def test_a_worker_that_failed_to_run_it_is_a_loss_after_a_delay() -> None:
@@ -204,7 +204,7 @@ def test_what_a_job_says_of_a_class_goes_first() -> None:
     assert [backoff_seconds(n, a_spec("a"), policy, limited, USUAL) for n in (1, 2)] == [1, 2]
     assert tries_for(a_spec("a"), policy, limited) == 2
     step = decide(a_task(tries=2), replace(a_spec("a"), retry=policy), limited)
-    assert (step.state, step.because) == (S.FAILED, "try 2 of 2 failed (rate_limited)")
+    assert (step.state, step.because) == (S.FAILED, "attempt 2 of 2 failed (rate_limited)")
 
 
 def test_the_word_of_the_other_side_replaces_every_figure() -> None:

@@ -135,7 +135,7 @@ def test_the_end_of_a_run_has_a_reason_and_so_has_its_second_beginning(state: Ru
     conclude(run, state, NOON)
     assert run.because not in {"", "adopted"}
     conclude(run, R.RUNNING, NOON)
-    assert run.because == "a task was started again"
+    assert run.because == "a task was retried"
 
 
 def test_a_run_that_somebody_cancelled_says_who_did() -> None:

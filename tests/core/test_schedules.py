@@ -90,8 +90,12 @@ def test_what_is_wrong_with_a_trigger(trigger: Trigger, where: str, why: str) ->
     ("condition", "where", "why"),
     [
         (Condition(), "condition", "must have an expression, or file_exists, or both"),
-        (Condition(expression="output.rows > 0"), "condition.expression", "it uses output; there is only params and"),
-        (Condition(expression="params.rows >"), "condition.expression", "it can't be read"),
+        (
+            Condition(expression="output.rows > 0"),
+            "condition.expression",
+            "uses undefined output; available: params and",
+        ),
+        (Condition(expression="params.rows >"), "condition.expression", "it can't be parsed"),
         (Condition(file_exists="data/ready"), "condition.file_exists", "must be a path from / on"),
         (Condition(file_exists="/data\n"), "condition.file_exists", "must be a path from / on"),
         (Condition(file_exists="/" + 4096 * "a"), "condition.file_exists", "must be a path from / on"),

@@ -30,10 +30,10 @@ def test_every_wrong_setting_is_named() -> None:
     with pytest.raises(Refused) as refused:
         read_tuning(["growth_burts=1", "retries_per_second=0", "ready_burst=x", "="])
     assert [(fault.where, fault.why) for fault in refused.value.faults] == [
-        ("growth_burts", "there is no such setting, did you mean growth_burst?"),
+        ("growth_burts", "unknown setting, did you mean growth_burst?"),
         ("retries_per_second", "must be a whole number from 1 to 1000000"),
         ("ready_burst", "must be a whole number from 1 to 1000000"),
-        ("=", "there is no such setting"),
+        ("=", "unknown setting"),
     ]
 
 
@@ -60,7 +60,7 @@ def test_values_are_read_by_their_kind() -> None:
         ("lost_after_seconds", "nan", "must be a number from 12 to 7200"),
         ("lost_after_seconds", "inf", "must be a number from 12 to 7200"),
         ("history_days", "0", "must be a whole number from 1 to 36500"),
-        ("lost_after", "20", "there is no such setting, did you mean lost_after_seconds?"),
+        ("lost_after", "20", "unknown setting, did you mean lost_after_seconds?"),
     ],
 )
 def test_what_a_setting_can_not_be_is_refused(name: str, text: str, why: str) -> None:

@@ -14,11 +14,11 @@ from tests.core.builders import a_run, a_task
 def test_the_end_of_a_run_is_one_sentence() -> None:
     run = replace(a_run(), state=RunState.FAILED, because="a task failed")
     failed = a_task(name="load")
-    failed.because = "try 3 of 3 failed"
+    failed.because = "attempt 3 of 3 failed"
 
     assert say_end(run, "etl") == f"etl failed: a task failed ({run.id})"
-    assert say_end(run, "etl", failed) == f"etl failed: try 3 of 3 failed ({run.id})"
-    assert say_end(replace(run, task_count=2), "etl", failed) == f"etl failed: load: try 3 of 3 failed ({run.id})"
+    assert say_end(run, "etl", failed) == f"etl failed: attempt 3 of 3 failed ({run.id})"
+    assert say_end(replace(run, task_count=2), "etl", failed) == f"etl failed: load: attempt 3 of 3 failed ({run.id})"
     assert say_end(replace(run, state=RunState.SUCCEEDED, because="no task failed"), "etl") == (
         f"etl succeeded ({run.id})"
     )

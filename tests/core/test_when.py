@@ -36,8 +36,8 @@ def test_what_an_expression_looks_up_is_known(expression: str, keys: set[str] | 
 @pytest.mark.parametrize(
     ("when", "why"),
     [
-        ("outputs.other.rows >", "can't be read"),
-        ("output.rows > 0", "it uses output; there is only outputs and params"),
+        ("outputs.other.rows >", "can't be parsed"),
+        ("output.rows > 0", "uses undefined output; available: outputs and params"),
         ("", "is empty"),
         ("x" * 1_001, "longer than 1000"),
         ("outputs.nobody > 0", "uses the output of 'nobody', which the task does not need"),
@@ -65,10 +65,10 @@ def test_it_decides_by_outputs_and_parameters() -> None:
     count, old = an_upstream("count", output='{"n": 3}'), an_upstream("old")
     assert decide_when("outputs.count.n > params.least and outputs.old is none", [count, old], '{"least": 2}') is None
     assert decide_when("outputs.count.n > params.least", [count], '{"least": 3}') == Decision(
-        state=S.SKIPPED, because="its condition is false: outputs.count.n > params.least", cause="task_count"
+        state=S.SKIPPED, because="condition is false: outputs.count.n > params.least", cause="task_count"
     )
     assert decide_when("params.full", [], '{"full": false}') == Decision(
-        state=S.SKIPPED, because="its condition is false: params.full"
+        state=S.SKIPPED, because="condition is false: params.full"
     )
 
 
@@ -78,7 +78,7 @@ def test_what_can_not_be_evaluated_fails_the_task(when: str) -> None:
     decision = decide_when(when, [an_upstream("count", output='{"n": 3}')], "{}")
     assert decision is not None
     assert (decision.state, decision.cause) == (S.FAILED, None)
-    assert decision.because.startswith("its condition can't be evaluated: ")
+    assert decision.because.startswith("condition can't be evaluated: ")
 
 
 def test_the_cause_is_first_of_all_one_that_did_not_succeed() -> None:

@@ -34,7 +34,7 @@ def test_a_task_that_begins_alone_is_no_line() -> None:
 
 
 def test_a_retry_says_what_the_server_said_and_the_last_word_of_the_attempt() -> None:
-    because = "try 1 of 3 failed; the next one in 2 s"
+    because = "attempt 1 of 3 failed; retrying in 2 s"
     tries = [attempt(1, message="exited with 75", last_lines="asking\nHTTP 503\n"), attempt(2, end=None)]
 
     line = tell(change("PENDING", because), run(), task(), tries)
@@ -45,7 +45,7 @@ def test_a_retry_says_what_the_server_said_and_the_last_word_of_the_attempt() ->
 
 
 def test_what_the_server_said_already_is_not_said_again() -> None:
-    because = "try 1 of 3 made no progress for 20 s; the next one in 2 s"
+    because = "attempt 1 of 3 made no progress for 20 s; retrying in 2 s"
     tries = [attempt(1, end="timed_out", message="it made no progress for 20 s")]
 
     assert told(tell(change("PENDING", because), run(), task(), tries)) == f"↻ weather Oslo: {because}"

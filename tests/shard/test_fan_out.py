@@ -85,7 +85,7 @@ def test_what_runs_after_skips_runs_after_an_empty_list(world: World) -> None:
     ("output", "why"),
     [
         ('{"files": {"a": 1}}', "it gives {\"a\": 1}, and not a list"),
-        ('{"files": "abc"}', "and not a list"),
+        ('{"files": "abc"}', "not a list"),
         ('{"files": -1}', "a number of tasks is from 0 to"),
         ('{"files": 250001}', "a number of tasks is from 0 to"),
         ('{"other": []}', "`list` has no `files`"),

@@ -164,7 +164,7 @@ def test_a_task_that_should_make_progress_is_watched_from_its_start(world: World
 
     world.stop("extract")
     assert world.task("extract").state is S.TIMED_OUT
-    assert world.task("extract").because == "its only try made no progress for 60 s"
+    assert world.task("extract").because == "the only attempt made no progress for 60 s"
 
 
 def test_a_stall_of_ours_is_not_held_against_a_task(world: World) -> None:

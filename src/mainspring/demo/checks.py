@@ -39,15 +39,15 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 
 SENTENCES: Sequence[tuple[str, str, str]] = (
     ("weather", "weather", f"{len(scenario.CITIES)} × fetch side by side"),
-    ("weather", "weather", f"{scenario.UNLUCKY}: try 1 of 3 failed; the next one in "),
+    ("weather", "weather", f"{scenario.UNLUCKY}: attempt 1 of 3 failed; retrying in "),
     ("weather", "weather", f"({scenario.FAILURE})"),
-    ("weather", "weather", f"{scenario.UNLUCKY}: try 2 of 3 failed; the next one in "),
+    ("weather", "weather", f"{scenario.UNLUCKY}: attempt 2 of 3 failed; retrying in "),
     ("weather", "weather", f"{scenario.UNLUCKY} succeeded on attempt 3"),
     ("orders", "orders", f"{scenario.EVENT} came, from "),
     ("thumbs", "media/thumbs", f"none offers {'='.join(scenario.GPU)}"),
     ("flood", "acme/crunch", f"{scenario.FLOOD} × part side by side"),
     ("invoices", "invoices", "read FAILED: "),
-    ("thumb", "media/thumb", f"{scenario.STUCK}: try 1 of 3 made no progress for "),
+    ("thumb", "media/thumb", f"{scenario.STUCK}: attempt 1 of 3 made no progress for "),
     ("thumb", "media/thumb", f"{scenario.STUCK} succeeded on attempt 2"),
     ("kill", scenario.VICTIM, "0 lost, 0 run twice"),
     ("storm", "storm", f"{scenario.STORM} schedules in one second; p95 start +"),
