@@ -42,13 +42,13 @@ def test_a_job_is_read_as_it_was_meant() -> None:
         (b"\xff", "body", "not UTF-8 (byte 0)"),
         (b'{"name":"\xed\xa0\x80","tasks":[]}', "body", "not UTF-8"),
         (b"\xef\xbb\xbf{}", "body", "is not JSON"),
-        (b"[]", "body", "a job is an object"),
-        (b"null", "body", "a job is an object"),
-        (b'"job"', "body", "a job is an object"),
-        (b"{}", "tasks", "there are 0"),
+        (b"[]", "body", "must be an object"),
+        (b"null", "body", "must be an object"),
+        (b'"job"', "body", "must be an object"),
+        (b"{}", "tasks", "has 0 entries"),
         (b"{}", "name", "is missing"),
         (b'{"name":"a","tasks":{}}', "tasks", "must be a list"),
-        (b'{"name":"a","tasks":[]}', "tasks", "there are 0"),
+        (b'{"name":"a","tasks":[]}', "tasks", "has 0 entries"),
         (b'{"name":"a","name":"b","tasks":[{"name":"x"}]}', "body", "'name' more than once"),
         (b'{"tasks":[],"name":"a","tasks":[{"name":"x"}]}', "body", "'tasks' more than once"),
         (b'{"name":"a","tasks":[{"name":"x","name":"x"}]}', "tasks[0]", "'name' more than once"),
@@ -61,16 +61,16 @@ def test_a_job_is_read_as_it_was_meant() -> None:
         (b'{"name":"a","tasks":[{"name":"x","work":"\\u0000"}]}', "tasks[0].work", "NUL"),
         (b'{"name":"a","tasks":[{"name":"x","work":{"\\u0000":1}}]}', "tasks[0].work['\\x00']", "NUL"),
         (b'{"name":"a\\u0000","tasks":[{"name":"x"}]}', "name", "NUL"),
-        (b'{"name":"a","tasks":[{"name":"x","work":"\\ud800"}]}', "tasks[0].work", "half of a character"),
-        (b'{"name":"\\udfff","tasks":[{"name":"x"}]}', "name", "half of a character"),
+        (b'{"name":"a","tasks":[{"name":"x","work":"\\ud800"}]}', "tasks[0].work", "lone surrogate"),
+        (b'{"name":"\\udfff","tasks":[{"name":"x"}]}', "name", "lone surrogate"),
         (b'{"name":"a","tasks":[{"name":"x","work":' + b"[" * 65 + b"]" * 65 + b"}]}", "tasks[0].work[0][0]", "64"),
         (b'{"name":"a","tasks":[{"name":"x","work":' + b"[" * 9_999 + b"]" * 9_999 + b"}]}", "body", "deeper than 64"),
         (b'{"name":"a","tasks":[' + b"[" * 9_999 + b"]" * 9_999 + b"]}", "body", "deeper than 64"),
         (b'{"name":"a","tasks":[1]}', "tasks[0]", "must be an object, not an integer"),
-        (b'{"name":"a","tasks":[null]}', "tasks[0]", "must be an object, not nothing"),
+        (b'{"name":"a","tasks":[null]}', "tasks[0]", "must be an object, not null"),
         (b'{"name":1,"tasks":[{"name":"x"}]}', "name", "expected `str`, got `int`"),
         (b'{"name":"a","on_failure":"panic","tasks":[{"name":"x"}]}', "on_failure", "fail_fast, fail_after_all"),
-        (b'{"name":"a","' + b"x" * 9_999 + b'":1,"tasks":[{"name":"x"}]}', "x" * 40, "is not known"),
+        (b'{"name":"a","' + b"x" * 9_999 + b'":1,"tasks":[{"name":"x"}]}', "x" * 40, "is unknown"),
         (b'{"name":"' + b"x" * 9_999 + b'","tasks":[{"name":"x"}]}', "name", "larger than"),
     ],
 )  # fmt: skip
@@ -118,7 +118,7 @@ def test_every_fault_is_named_and_no_bad_task_hides_another() -> None:
         "tasks[3].needs[1].task",
         "tasks[3].needs[2].when",
     ]
-    assert found["tasks[5].name"] == "is also the name of tasks[3]"
+    assert found["tasks[5].name"] == "is already used by tasks[3]"
 
 
 def test_a_task_that_can_not_be_read_still_has_its_name_for_the_others() -> None:
@@ -133,14 +133,14 @@ def test_at_most_a_hundred_faults_are_named_and_the_others_counted() -> None:
     with pytest.raises(Refused, match="the job has 20000 faults") as raised:
         decode_job(body_of(*({"name": f"t{n}", "max_attempts": 0} for n in range(20_000))), LIMITS)
     assert len(raised.value.faults) == 101
-    assert raised.value.faults[-1] == Fault(where="body", why="and at least 19900 more faults")
+    assert raised.value.faults[-1] == Fault(where="body", why="at least 19900 more faults")
 
 
 def test_a_million_tasks_are_refused_before_they_are_read() -> None:
     """ADM-1: at most 250,000; it takes a tenth of a second, and a test is not a benchmark."""
     body = b'{"name":"x","tasks":[' + b",".join(b'{"name":"t%d"}' % n for n in range(1_000_000)) + b"]}"
     started = time.thread_time()
-    assert refusal_of(body) == {"tasks": "there are 1000000; a job has 1 to 250000"}
+    assert refusal_of(body) == {"tasks": "has 1000000 entries; a job needs 1 to 250000"}
     assert time.thread_time() - started < 2
 
 
@@ -171,7 +171,7 @@ def test_large_graphs_are_taken(tasks: int, needs: Callable[[int], list[int]]) -
 
 def test_a_body_is_measured_before_it_is_read() -> None:
     """F70: a byte cap before parsing."""
-    with pytest.raises(Refused, match="has 5000 bytes, 100 are allowed"):
+    with pytest.raises(Refused, match="has 5000 bytes; the maximum is 100"):
         decode_job(b"[" * 5_000, Limits(max_body_bytes=100))
 
 

@@ -40,14 +40,14 @@ def test_a_good_request_for_a_run_has_no_fault() -> None:
 @pytest.mark.parametrize(
     ("faults", "where", "why"),
     [
-        (faults_of_run(tenant="Acme Inc"), "tenant", "is no name"),
-        (faults_of_run(tenant="a\0"), "tenant", "is no name"),
+        (faults_of_run(tenant="Acme Inc"), "tenant", "is not a valid name"),
+        (faults_of_run(tenant="a\0"), "tenant", "is not a valid name"),
         (faults_of_run(params="[]"), "params", "must be an object"),
         (faults_of_run(params="null"), "params", "must be an object"),
         (faults_of_run(params=""), "params", "is not JSON"),
         (faults_of_run(params='{"a":NaN}'), "params.a", "NaN"),
         (faults_of_run(params='{"a":"\\u0000"}'), "params.a", "NUL"),
-        (faults_of_run(params='{"a":"\\ud800"}'), "params.a", "half of a character"),
+        (faults_of_run(params='{"a":"\\ud800"}'), "params.a", "lone surrogate"),
         (faults_of_run(params='{"a":1,"a":2}'), "params", "more than once"),
         (faults_of_run(params='{"a":"' + "x" * 300_000 + '"}'), "params", "larger than 262144 bytes"),
         (faults_of_run(priority=3), "priority", "must be 0, 1 or 2"),
@@ -55,7 +55,7 @@ def test_a_good_request_for_a_run_has_no_fault() -> None:
         (faults_of_run(submitted_by=""), "submitted_by", "1 to 256 characters"),
         (faults_of_run(submitted_by="a\0"), "submitted_by", "NUL"),
         (faults_of_run(key="x" * 257), "key", "1 to 256 characters"),
-        (faults_of_run(key="\ud800"), "key", "half of a character"),
+        (faults_of_run(key="\ud800"), "key", "lone surrogate"),
         (faults_of_run(start_at=datetime(2026, 1, 2)), "start_at", "time zone"),  # noqa: DTZ001
         (faults_of_run(start_at=NOON + timedelta(days=367)), "start_at", "within 366 days"),
     ],

@@ -91,7 +91,7 @@ def test_a_quota_says_what_holds_with_what_is_booked_also_while_it_is_raised() -
 @pytest.mark.parametrize(
     ("change", "where", "why"),
     [
-        ({"name": "No Name"}, "name", "is no name"),
+        ({"name": "No Name"}, "name", "is not a valid name"),
         ({"cron": "0 25 * * *"}, "cron", "25 is not from 0 to 23"),
         ({"cron": "nonsense"}, "cron", "has 1 field"),
         ({"cron": "0 0 30 2 *"}, "cron", "has no window to come"),

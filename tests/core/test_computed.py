@@ -99,7 +99,7 @@ def test_a_window_whose_parameters_can_not_be_computed_is_left_out_with_the_reas
     desk = Desk(a_spec(computed={"day": f"{{{{ scheduled_for{'|plus_days(1000000)' * 3} }}}}"}))
     ruling = desk.due(NOON + HOUR)
     assert desk.outcomes() == [Outcome.SKIPPED]
-    assert desk.latest().because.startswith("its parameters can't be computed: day: it needs a time")
+    assert desk.latest().because.startswith("its parameters can't be computed: day: needs a time")
     assert (desk.row.paused, desk.row.next_at, ruling.runs) == (False, NOON + 2 * HOUR, ())
     with pytest.raises(Refused, match="can't be computed"):
         desk.trigger(NOON + HOUR, TriggerWish(by="ann"))

@@ -46,7 +46,7 @@ def test_they_stand_in_templates() -> None:
 )  # fmt: skip
 @pytest.mark.parametrize("filter", ["date", "yesterday", "tomorrow", "plus_days(1)"])
 def test_what_is_no_time_says_so(value: object, filter: str) -> None:
-    with pytest.raises(ExpressionFailed, match="it needs a time such as"):
+    with pytest.raises(ExpressionFailed, match="needs a time such as"):
         evaluate(f"params|{filter}", {"params": value})  # type: ignore[dict-item]
 
 

@@ -114,7 +114,7 @@ def test_a_condition_holds_or_not(condition: str, holds: bool) -> None:
 @pytest.mark.parametrize("condition", ["output.rows", "output.name", "output.none", "output.list", "1", "'true'"])
 def test_a_condition_must_be_true_or_false(condition: str) -> None:
     """A number or a text is a mistake and no answer: better a failure than a branch that runs by accident."""
-    with pytest.raises(ExpressionFailed, match="not true or false: write a comparison"):
+    with pytest.raises(ExpressionFailed, match="not to true or false: write a comparison"):
         is_true(condition, VALUES)
 
 
@@ -127,15 +127,15 @@ def test_a_condition_must_be_true_or_false(condition: str) -> None:
         ("output.list[9]", "undefined"),
         ("output.name + 1", "unsupported types"),
         ("output.rows / 0", "unable to calculate"),
-        ("output.name|times(2)", "times needs two numbers, not a text and a number"),
+        ("output.name|times(2)", "times needs two numbers, not a string and a number"),
         ("output.rows|length", "not a number"),
-        ("output.name|sort", "sort needs a list, not a text"),
-        ("output.parts|sort", "numbers only or texts only"),
+        ("output.name|sort", "sort needs a list, not a string"),
+        ("output.parts|sort", "only numbers or only strings"),
         ("output.parts|map(attribute='zip')", "no 'zip'"),
         ("output.parts|map('upper')", "does not fit"),
         ("output.parts|selectattr('size', 'in', output.list)", "'in'"),
-        ("output.rows|replace('a', 'b')", "needs a text"),
-        ("output.name|replace('', 'b')", "a text to replace"),
+        ("output.rows|replace('a', 'b')", "needs a string"),
+        ("output.name|replace('', 'b')", "a string to replace"),
         ("1e308 + 1e308", "not finite"),
     ],
 )
@@ -170,7 +170,7 @@ def test_a_failure_says_what_is_wrong_in_words_of_the_author(expression: str, wo
         ("now()", "'now' can't be called"),
         ("output.name.upper()", "'upper' can't be called"),
         ("output.x\0", "NUL"),
-        ("output.x == '\ud800'", "half of a character"),
+        ("output.x == '\ud800'", "lone surrogate"),
         ("output.x" + " " * 1_000, "longer than 1000"),
         ("output" + "|string" * 21, "more than 20 filters"),
         ("[" * 4 + "]" * 4, "nested too deeply"),
@@ -253,7 +253,7 @@ def test_a_value_that_nests_too_deep_to_be_written_fails_in_order() -> None:
     for condition in ("output", "output ~ '' == ''", "output|tojson == ''", "output == params", "[output]|unique == 1"):
         with pytest.raises(ExpressionFailed):
             is_true(condition, {"output": deep, "params": [deep]})
-    with pytest.raises(ExpressionFailed, match="nests too deep"):
+    with pytest.raises(ExpressionFailed, match="nested too deeply"):
         render("{{ output }}", {"output": deep})
 
 

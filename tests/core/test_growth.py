@@ -68,7 +68,7 @@ def test_ten_thousand_items_may_be_written_as_json() -> None:
 
 
 @pytest.mark.parametrize(
-    ("items", "why"), [('["' + 300_000 * "x" + '"]', "262144"), (100 * "[" + 100 * "]", "nests deeper")]
+    ("items", "why"), [('["' + 300_000 * "x" + '"]', "262144"), (100 * "[" + 100 * "]", "is nested deeper")]
 )
 def test_a_list_that_is_written_has_bounds(items: str, why: str) -> None:
     for expression in (items, f"params.other|default({items})"):
@@ -111,9 +111,9 @@ def test_outputs_are_gathered_in_order() -> None:
         (TaskSpec(name="x", for_each="nothing.b"), "tasks[1].for_each", "uses undefined nothing"),
         (TaskSpec(name="x", for_each="params.x +"), "tasks[1].for_each", ""),
         (TaskSpec(name="x", for_each=""), "tasks[1].for_each", "is empty"),
-        (TaskSpec(name="x", for_each="params.x", grows=True), "tasks[1].grows", "can't add tasks"),
+        (TaskSpec(name="x", for_each="params.x", grows=True), "tasks[1].grows", "can't be combined with for_each"),
         (TaskSpec(name="x", for_each="params.x", label="{{ outputs }}"), "tasks[1].label", "uses undefined outputs"),
-        (TaskSpec(name="x", label="a"), "tasks[1].label", "there is no for_each"),
+        (TaskSpec(name="x", label="a"), "tasks[1].label", "requires for_each"),
     ],
 )
 def test_a_job_that_says_it_wrongly_is_refused(task: TaskSpec, where: str, why: str) -> None:

@@ -11,7 +11,7 @@ from mainspring.core.work.http_calls import METHODS, HttpRequest, prepare
 from mainspring.core.work.work import faults_in
 from mainspring.protocol.errors import Refused
 
-NAMES = "there is only item and outputs and params and partition and run and task and total and window"
+NAMES = "available: item and outputs and params and partition and run and task and total and window"
 
 
 def faults_of(work: object) -> list[str]:
@@ -45,31 +45,31 @@ def test_what_is_right_has_no_faults(work: object) -> None:
     ("fields", "fault"),
     [
         ({"url": ""}, "url: is empty"),
-        ({"url": "ftp://h.test/"}, "url: must begin with https:// or http://, and a host"),
-        ({"url": "file:///etc/passwd"}, "url: must begin with https:// or http://, and a host"),
+        ({"url": "ftp://h.test/"}, "url: must begin with https:// or http:// and a host"),
+        ({"url": "file:///etc/passwd"}, "url: must begin with https:// or http:// and a host"),
         ({"url": "x{{ params.a }}"}, "url: must begin with https:// or http://"),
-        ({"url": "https://u:p@h.test/"}, "url: must have no user or password in it"),
-        ({"url": "https://h.test:99999/"}, "url: must begin with https:// or http://, and a host"),
-        ({"url": "https://h.test/a b"}, "url: must be at most 2000 plain characters"),
-        ({"url": "https://h.test\\@i.test/"}, "url: must have no user or password in it"),
-        ({"url": "https://h.test/" + "a" * 2_000}, "url: must be at most 2000 plain characters"),
-        ({"url": "https://h.test/${KEY}"}, "url: has a secret in it: put it into a header or the body"),
-        ({"url": "https://h.test/{{ parms.a }}"}, f"url: in {{{{ parms.a }}}}: it uses parms; {NAMES}"),
+        ({"url": "https://u:p@h.test/"}, "url: must not contain a user or password"),
+        ({"url": "https://h.test:99999/"}, "url: must begin with https:// or http:// and a host"),
+        ({"url": "https://h.test/a b"}, "url: must be at most 2000 printable ASCII characters"),
+        ({"url": "https://h.test\\@i.test/"}, "url: must not contain a user or password"),
+        ({"url": "https://h.test/" + "a" * 2_000}, "url: must be at most 2000 printable ASCII characters"),
+        ({"url": "https://h.test/${KEY}"}, "url: must not contain a secret: use a header or the body"),
+        ({"url": "https://h.test/{{ parms.a }}"}, f"url: in {{{{ parms.a }}}}: uses undefined parms; {NAMES}"),
         ({"method": "POSTS"}, f"method: must be one of {', '.join(METHODS)}, did you mean POST?"),
-        ({"headers": {"X A": "b"}}, "headers.X A: is no name of a header"),
-        ({"headers": {"X-A": "b\r\nX-B: c"}}, "headers.X-A: must be one line of characters that can be seen"),
-        ({"headers": {"Host": "b"}}, "headers.Host: must be left out: the connection has its own"),
+        ({"headers": {"X A": "b"}}, "headers.X A: is not a header name"),
+        ({"headers": {"X-A": "b\r\nX-B: c"}}, "headers.X-A: must be one line of printable characters"),
+        ({"headers": {"Host": "b"}}, "headers.Host: must be omitted: it is set by the HTTP client"),
         ({"headers": {"Proxy-Authorization": "b"}},
-         "headers.Proxy-Authorization: must be left out: the connection has its own"),
-        ({"headers": {"a": "1", "A": "2"}}, "headers: has one name twice, in other letters"),
-        ({"headers": {f"x-{n}": "1" for n in range(65)}}, "headers: has more than 64 of them"),
+         "headers.Proxy-Authorization: must be omitted: it is set by the HTTP client"),
+        ({"headers": {"a": "1", "A": "2"}}, "headers: has a name twice, in different case"),
+        ({"headers": {f"x-{n}": "1" for n in range(65)}}, "headers: has more than 64 headers"),
         ({"headers": {"X-A": "${TOKEM}"}},
-         "headers.X-A: has ${TOKEM}, which is no secret of the task, did you mean TOKEN?"),
-        ({"body": "${B}"}, "body: has ${B}, which is no secret of the task: name it in secrets"),
+         "headers.X-A: has ${TOKEM}, which is not a secret of the task, did you mean TOKEN?"),
+        ({"body": "${B}"}, "body: has ${B}, which is not a secret of the task: declare it in secrets"),
         ({"json": {"a": ["{{ x }"]}}, "json: a {{ is not closed: '{{ x }'"),
         ({"json": "a" * 70_000}, "json: has more than 65536 bytes"),
-        ({"json": 1, "body": "x"}, "json: is said beside body: there is only one"),
-        ({"expect": [20]}, "expect: must be numbers of answers, from 100 to 599"),
+        ({"json": 1, "body": "x"}, "json: can't be combined with body"),
+        ({"expect": [20]}, "expect: must be HTTP statuses from 100 to 599"),
         ({"timeout_seconds": 0}, "timeout_seconds: must be more than 0 and at most 3600"),
         ({"timeout_seconds": 3_601}, "timeout_seconds: must be more than 0 and at most 3600"),
         ({"timeout": 3}, " Object contains unknown field `timeout`"),
@@ -85,15 +85,15 @@ def test_what_is_wrong_with_a_request_is_told_with_its_place(fields: dict[str, o
     [
         ({"image": ""}, "image: is empty"),
         *(
-            ({"image": image}, "image: is no name of an image, such as python:3.13-slim")
+            ({"image": image}, "image: is not an image name such as python:3.13-slim")
             for image in (
                 "--privileged", "dir:/etc", "docker-archive:/x.tar", "docker://a", "a b", "a\nb", "../a", "/a",
                 "a" * 501, "oci:/x:y", "A", "a:-x", "oci-archive:x.tar",
             )
         ),
         ({"image": "a", "run": ["", "x"]}, "run: must begin with a program, or be left out"),
-        ({"image": "a", "run": ["x"] * 1_001}, "run: has more than 1000 words"),
-        ({"image": "a", "run": ["x", "{{ y }}"]}, f"run[1]: in {{{{ y }}}}: it uses y; {NAMES}"),
+        ({"image": "a", "run": ["x"] * 1_001}, "run: has more than 1000 arguments"),
+        ({"image": "a", "run": ["x", "{{ y }}"]}, f"run[1]: in {{{{ y }}}}: uses undefined y; {NAMES}"),
         ({"image": "a", "pull": "allways"}, "pull: must be one of missing, always, never, did you mean always?"),
     ],
 )  # fmt: skip

@@ -36,16 +36,16 @@ def test_what_is_sensible_is_taken() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "where", "words"),
     [
-        ("prefer", {"a b": "c"}, "prefer['a b']", "is no label"),
-        ("prefer_zone", "Z 1", "prefer_zone", "is no name"),
-        ("near", ("c",), "near[0]", "can't be near itself"),
-        ("near", ("d",), "near[0]", "there is no task 'd'"),
-        ("near", ("a", "a"), "near[1]", "named twice"),
-        ("near", tuple(f"t{n}" for n in range(17)), "near", "there are 17, 16 are allowed"),
+        ("prefer", {"a b": "c"}, "prefer['a b']", "is not a label"),
+        ("prefer_zone", "Z 1", "prefer_zone", "is not a valid name"),
+        ("near", ("c",), "near[0]", "affinity to itself"),
+        ("near", ("d",), "near[0]", "unknown task 'd'"),
+        ("near", ("a", "a"), "near[1]", "duplicate task a"),
+        ("near", tuple(f"t{n}" for n in range(17)), "near", "has 17 entries; the maximum is 16"),
         ("apart", ("bb",), "apart[0]", "did you mean b?"),
-        ("groups", ("A B",), "groups[0]", "is no name"),
-        ("groups", ("g", "g"), "groups[1]", "named twice"),
-        ("groups", tuple(f"g{n}" for n in range(9)), "groups", "there are 9, 8 are allowed"),
+        ("groups", ("A B",), "groups[0]", "is not a valid name"),
+        ("groups", ("g", "g"), "groups[1]", "duplicate group g"),
+        ("groups", tuple(f"g{n}" for n in range(9)), "groups", "has 9 entries; the maximum is 8"),
     ],
 )
 def test_each_fault_of_a_task_is_named(field: str, value: object, where: str, words: str) -> None:
@@ -57,7 +57,7 @@ def test_no_task_is_near_one_that_needs_it() -> None:
     """Not even at the end of a chain: it can't have started."""
     a, b, c = chain()
     found = faults_of(msgspec.structs.replace(a, near=("c",)), b, c)
-    assert found == {"tasks[0].near[0]": "c needs a: it can't have started before"}
+    assert found == {"tasks[0].near[0]": "c depends on a, so it can't start before it"}
 
 
 def test_faults_of_the_job_itself() -> None:
@@ -83,5 +83,5 @@ def test_tasks_that_an_output_adds_may_be_near_those_that_are_there() -> None:
     new = {"name": "new", "near": ["grower", "old"], "apart": ["old"]}
     (added,) = expansion.check(json.dumps({"tasks": [new]}), run, Limits()).tasks
     assert (added.near, added.apart) == (("grower", "old"), ("old",))
-    with pytest.raises(Refused, match="there is no task 'odl', did you mean old"):
+    with pytest.raises(Refused, match="unknown task 'odl', did you mean old"):
         expansion.check(json.dumps({"tasks": [{**new, "near": ["odl"]}]}), run, Limits())

@@ -165,7 +165,7 @@ def test_a_second_worker_lost_under_a_task_is_poison() -> None:
     assert lose("w1").state is S.QUEUED
     assert lose("w2", worker_lost=False).state is S.QUEUED
     step = lose("w3")
-    assert (step.state, step.because.partition(":")[0]) == (S.QUARANTINED, "w1 and w3 were lost while running it")
+    assert (step.state, step.because.partition(";")[0]) == (S.QUARANTINED, "w1 and w3 were lost while running it")
 
 
 def test_a_worker_that_failed_to_run_it_is_a_loss_after_a_delay() -> None:

@@ -95,7 +95,7 @@ def test_what_is_wrong_with_a_trigger(trigger: Trigger, where: str, why: str) ->
             "condition.expression",
             "uses undefined output; available: params and",
         ),
-        (Condition(expression="params.rows >"), "condition.expression", "it can't be parsed"),
+        (Condition(expression="params.rows >"), "condition.expression", "can't be parsed"),
         (Condition(file_exists="data/ready"), "condition.file_exists", "must be a path from / on"),
         (Condition(file_exists="/data\n"), "condition.file_exists", "must be a path from / on"),
         (Condition(file_exists="/" + 4096 * "a"), "condition.file_exists", "must be a path from / on"),
@@ -124,7 +124,7 @@ def test_conditions_that_are_fine() -> None:
     [
         (b"[]", "must be an object"),
         (b'{"a":1,"a":2}', "more than once"),
-        (b'{"a":"\\u0000"}', "has a NUL"),
+        (b'{"a":"\\u0000"}', "contains NUL"),
         (b'{"a":"' + 300_000 * b"x" + b'"}', "is larger than 262144 bytes"),
     ],
 )

@@ -49,8 +49,8 @@ def test_what_everybody_can_take_has_no_fault(text: str) -> None:
         (str(-(2**63) - 1), "19 digits"),
         ('"\\u0000"', "NUL"),
         ('"a\0b"', "NUL"),
-        ('"\\ud800"', "half of a character"),
-        ('"\ud800"', "half of a character"),
+        ('"\\ud800"', "lone surrogate"),
+        ('"\ud800"', "lone surrogate"),
         ('{"a":1,"a":1}', "'a' more than once"),
         ("[" * (DEEPEST + 1) + "]" * (DEEPEST + 1), "deeper than 64"),
         ("[" * 100_000, "deeper than 64"),
@@ -68,12 +68,12 @@ def test_every_fault_is_named_with_its_path_in_the_order_in_which_it_stands() ->
     """ADM-1: not just the first."""
     text = '{"a":[1,NaN,{"b":"\\u0000"}],"c d":1e999,"e":{"f":1,"f":2},"g":' + "9" * 30 + ',"\\u0000":0}'
     assert faults_in(text, "work", max_bytes=LIMIT) == [
-        Fault(where="work['\\x00']", why="has a NUL in it, in the key"),
+        Fault(where="work['\\x00']", why="contains NUL, in the key"),
         Fault(where="work.a[1]", why="is NaN, which JSON does not have"),
-        Fault(where="work.a[2].b", why="has a NUL in it"),
-        Fault(where="work['c d']", why="is 1e999: too large"),
+        Fault(where="work.a[2].b", why="contains NUL"),
+        Fault(where="work['c d']", why="is 1e999, too large"),
         Fault(where="work.e", why="has 'f' more than once"),
-        Fault(where="work.g", why="is an integer of 30 digits: too large"),
+        Fault(where="work.g", why="is an integer of 30 digits, too large"),
     ]
 
 

@@ -55,7 +55,7 @@ def test_several_words_are_one_supposal() -> None:
         ("cpus 2", "did you mean cpu?"),
         ("memroy 2Gi", "did you mean memory?"),
         ("cpu", "must have one value"),
-        ("cpu two", "must be a number of processors"),
+        ("cpu two", "must be a number of cores"),
         ("memory 2x", "must be a size"),
         ("priority P7", "must be one of P0, P1, P2"),
         ("group etl", "such as `group etl 3`"),
@@ -63,7 +63,7 @@ def test_several_words_are_one_supposal() -> None:
         ("0 workers 4", "must be 1 to 1000 workers"),
         ("worker 4 gpu=1", "did you mean gpus?"),
         ("unfreeze now", "needs nothing besides"),
-        ("disk 99999999999Pi", "is more than anybody has"),
+        ("disk 99999999999Pi", "is too large"),
         ("", "must say what is supposed"),
     ],
 )
@@ -95,4 +95,4 @@ def test_no_number_is_too_long_to_be_refused(words: str) -> None:
     """Also one that no float can hold."""
     with pytest.raises(Refused) as refused:
         parse_supposal([words.format("9" * 400)])
-    assert [fault.why for fault in refused.value.faults] == ["is more than anybody has"]
+    assert [fault.why for fault in refused.value.faults] == ["is too large"]

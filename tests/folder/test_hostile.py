@@ -39,12 +39,12 @@ def _reading(path: str) -> bytes:
 TEXTS = {
     "a bomb of aliases": (_bomb().encode(), ":8:15: there are more than 1000000 values"),
     "an alias of itself": (b"a: &a [*a]\n", ":1:8: `*a` stands for nothing"),
-    "deep": (b"x: " + b"[" * 10_000, ":1:67: nests deeper than 64"),
+    "deep": (b"x: " + b"[" * 10_000, ":1:67: is nested deeper than 64"),
     "large": (b"#" * 2_000_000, " is larger than 1 MiB"),
     "many keys": (b"".join(b"k%d: 1\n" % n for n in range(50_000)), ":100:1: unknown field `k99`"),
     "a tab": (b"tasks:\n\t- {id: a, shell: x}\n", ":2:1: is not YAML"),
     "NUL": (b"name: a\0b\n", ":1:1: is not YAML"),
-    "NUL in a command": (b'tasks: [{id: a, shell: "\\0"}]\n', ":1:17: `shell` has a NUL in it"),
+    "NUL in a command": (b'tasks: [{id: a, shell: "\\0"}]\n', ":1:17: `shell` contains NUL"),
     "UTF-16": ("name: x\n".encode("utf-16"), " is not UTF-8: see line 1"),
     "half a character": (b'name: "\\ud800"\n', ":1:10: is not YAML"),
     "a command to the terminal": (b'"\\e[2J": 1\n', ":1:1: unknown field ` [2J`"),
@@ -344,7 +344,7 @@ async def test_what_is_in_the_data_stays_data(tmp_path: Path) -> None:
 
 
 ROWS: dict[str, tuple[bytes | None, str]] = {
-    "utf-16": ("a\nx\n".encode("utf-16-le"), "rows.csv:1: line 1 has a NUL in it: is the file UTF-16?"),
+    "utf-16": ("a\nx\n".encode("utf-16-le"), "rows.csv:1: line 1 contains NUL: is the file UTF-16?"),
     "latin-1": (b"a\ncaf\xe9\n", "rows.csv:2: byte 6 (0xe9) is not utf-8"),
     "ragged": (b"a,b\n1\n", "rows.csv:2: line 2 has 1 field, and the header 2 fields"),
     "empty": (b"", "rows.csv is empty"),

@@ -237,9 +237,9 @@ tasks:
 
     assert found == [
         "2:9 unknown field `memory_limt` of `retry`, did you mean `memory_limit`?",
-        "5:20 `retry.delay` must be a length of time such as 90s, 10m or 1h30m, or a number of seconds",
+        "5:20 `retry.delay` must be a duration such as 90s, 10m or 1h30m, or a number of seconds",
         "9:9 there is no kind of failure `rate_limitd`, did you mean `rate_limited`?",
-        "12:34 `delay` must be a length of time such as 90s, 10m or 1h30m, or a number of seconds",
+        "12:34 `delay` must be a duration such as 90s, 10m or 1h30m, or a number of seconds",
         f"15:25 there is no kind of failure `never`, there are {', '.join(FailureClass)}",
         "15:44 `exit_codes` must be a whole number",
         "18:13 `retry.delay` says the same as `retry_delay`",
@@ -289,7 +289,7 @@ tasks:
 """)
 
     assert found == [
-        "4:14 `timeout` must be a length of time such as 90s, 10m or 1h30m, or a number of seconds",
+        "4:14 `timeout` must be a duration such as 90s, 10m or 1h30m, or a number of seconds",
         "5:14 `retries` must be from 0 to 4",
         "8:17 unknown resource `cpus`, did you mean `cpu`?",
         "10:13 there is no task 'aa', did you mean `a`?",
@@ -340,7 +340,7 @@ def test_what_is_wrong_with_a_task_is_said(fields: str, said: str) -> None:
         ("name: A B\ntasks: [{id: a}]", "is no name"),
         ("name: a\ndefaults: {run: x}\ntasks: [{id: a}]", "`run` can't be the same for every task"),
         ("name: a\nshedule: x\ntasks: [{id: a}]", "unknown field `shedule`"),
-        ("name: a\ntasks: [{id: a, needs: [b]}, {id: b, needs: [a]}]", "there is a cycle: a → b → a"),
+        ("name: a\ntasks: [{id: a, needs: [b]}, {id: b, needs: [a]}]", "cycle: a → b → a"),
         ('{"name": "a", "tasks": [{"nme": "a"}]}', "did you mean `name`?"),
     ],
 )

@@ -69,7 +69,7 @@ def test_an_alias_is_what_it_stands_for() -> None:
         ("a: *b\n", "1:4 `*b` stands for nothing that is complete"),
         ("a: &a [*a]\n", "1:8 `*a` stands for nothing that is complete"),
         ("? [a]\n: 1\n", "1:3 a key must be a word"),
-        ("[" * (DEEPEST + 1) + "]" * (DEEPEST + 1), f"1:{DEEPEST + 1} nests deeper than {DEEPEST}"),
+        ("[" * (DEEPEST + 1) + "]" * (DEEPEST + 1), f"1:{DEEPEST + 1} is nested deeper than {DEEPEST}"),
     ],
 )  # fmt: skip
 def test_what_could_surprise_is_refused(text: str, said: str) -> None:

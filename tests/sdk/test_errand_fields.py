@@ -115,11 +115,11 @@ tasks:
       image: --privileged
       run: [sh, "{{ parms.day }}"]
 """) == [
-        "5:7 `url` must begin with https:// or http://, and a host",
-        "7:9 `Host` must be left out: the connection has its own",
-        "8:9 `X-Key` has ${KEZ}, which is no secret of the task: name it in secrets",
+        "5:7 `url` must begin with https:// or http:// and a host",
+        "7:9 `Host` must be omitted: it is set by the HTTP client",
+        "8:9 `X-Key` has ${KEZ}, which is not a secret of the task: declare it in secrets",
         "9:7 `timeout_seconds` must be more than 0 and at most 3600",
-        "13:7 `image` is no name of an image, such as python:3.13-slim",
+        "13:7 `image` is not an image name, such as python:3.13-slim",
         f"14:17 in {{{{ parms.day }}}}: it uses parms; {NAMES}",
     ]  # fmt: skip
 

@@ -121,7 +121,7 @@ def test_a_bomb_is_refused_before_it_goes_off() -> None:
 
 
 def test_what_nests_too_deep_is_refused() -> None:
-    with pytest.raises(InvalidFile, match="nests deeper than"):
+    with pytest.raises(InvalidFile, match="is nested deeper than"):
         read_pipeline(f"input: {{items: {'[' * 200}{']' * 200}}}\n", "p.yaml")
 
 

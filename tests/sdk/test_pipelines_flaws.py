@@ -9,7 +9,7 @@ from mainspring.protocol.errors import InvalidFile
 
 TASKS = "tasks:\n  - {id: only, run: echo}\n"
 MAP = "map: {prompt: '{{ a }}'}\ninput: {items: [{a: 1}]}\n"
-LENGTH = "must be a length of time such as 90s, 10m or 1h30m, or a number of seconds"
+LENGTH = "must be a duration such as 90s, 10m or 1h30m, or a number of seconds"
 AN_INPUT = "such as `input: {from: {type: csv, path: bugs.csv}}`, or `input: {items: [..]}`"
 FIELDS = "it needs 5 (minute, hour, day of month, month, day of week), or 6 with the second first"
 NOT_OFFERED = (

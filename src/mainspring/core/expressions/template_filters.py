@@ -46,7 +46,7 @@ def _length(_look: Look, value: object) -> Seen:
         return len(raw(value))
     if isinstance(value, (list, dict, str)):
         return len(value)
-    raise ExpressionFailed(f"length needs a list, an object or a text, not {_kind(value)}")
+    raise ExpressionFailed(f"length needs a list, an object or a string, not {_kind(value)}")
 
 
 def _list(look: Look, value: object) -> Seen:
@@ -89,7 +89,7 @@ def _sort(look: Look, value: object, *, reverse: bool = False, attribute: str | 
     rows = _rows(look, value, "sort")
     keys = rows if attribute is None else [_field(row, attribute) for row in rows]
     if not (all(isinstance(key, str) for key in keys) or all(_is_number(key) for key in keys)):
-        raise ExpressionFailed("sort needs numbers only or texts only")
+        raise ExpressionFailed("sort needs only numbers or only strings")
     order = sorted(range(len(rows)), key=keys.__getitem__, reverse=bool(reverse))  # type: ignore[arg-type]
     return Array([rows[index] for index in order], look, 0)
 
@@ -111,7 +111,7 @@ def _replace(look: Look, value: object, old: str, new: str) -> Seen:
     """Return a text with each `old` replaced."""
     text, old, new = _text(value, "replace"), _text(old, "replace"), _text(new, "replace")
     if not old:
-        raise ExpressionFailed("replace needs a text to replace")
+        raise ExpressionFailed("replace needs a string to replace")
     look.charge(1, text.count(old) * len(new))
     return text.replace(old, new)
 
@@ -238,7 +238,7 @@ def _passes(row: JsonValue, attribute: str, test: str, than: object) -> bool:
 
 def _text(value: object, what: str) -> str:
     if not isinstance(value, str):
-        raise ExpressionFailed(f"{what} needs a text, not {_kind(value)}")
+        raise ExpressionFailed(f"{what} needs a string, not {_kind(value)}")
     return value
 
 
@@ -255,5 +255,5 @@ def _kind(value: object) -> str:
     if isinstance(value, (int, float)):
         return "a number"
     if isinstance(value, str):
-        return "a text"
+        return "a string"
     return "a list" if isinstance(value, (Array, list)) else "an object"
