@@ -56,8 +56,8 @@ def test_each_error_has_its_place_and_the_exit_code_says_so(tmp_path: Path) -> N
         "    2 | shedule: {}\n"
         "      | ^^^^^^^ did you mean `schedule`?\n"
         "\n"
-        f"warning: {warned}:1:7: `start_within` is not followed yet: nothing watches it\n"
-        f"warning: {warned}:2:23: it waits for `bd`, and there is no such pipeline here, did you mean `bad`?\n"
+        f"warning: {warned}:1:7: `start_within` is not enforced yet\n"
+        f"warning: {warned}:2:23: waits for `bd`, which is not in this folder, did you mean `bad`?\n"
     )
 
 
@@ -92,7 +92,7 @@ def test_pipelines_that_wait_for_each_other_are_errors(tmp_path: Path) -> None:
     assert [(Path(one["file"]).parent.name, one["line"], one["column"]) for one in findings] == [
         ("a", 1, 23), ("b", 1, 23), ("c", 1, 23),
     ]  # fmt: skip
-    assert findings[0]["message"] == "`after` goes round in a circle: a waits for b, b waits for c, c waits for a"
+    assert findings[0]["message"] == "`after` forms a cycle: a waits for b, b waits for c, c waits for a"
 
 
 def test_two_directories_with_one_id_are_an_error(tmp_path: Path) -> None:

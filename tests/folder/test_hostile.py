@@ -53,7 +53,7 @@ TEXTS = {
     "an endless number": (b"schedule: {every: 1h, window: {maxDelayMinutes: 1e999}}\n", "must be a number"),
     "a date as a key": (b"2026-01-01: x\n", ":1:1: unknown field `2026-01-01`"),
     "a key twice": (b"name: a\nname: b\n", ":2:1: `name` stands twice"),
-    "a merge": (b"<<: {name: a}\n", ":1:1: merge keys are not taken"),
+    "a merge": (b"<<: {name: a}\n", ":1:1: merge keys are not supported"),
     "a tag": (b"name: !!python/object/apply:os.system [id]\n", ":1:7: tags such as"),
     "a template that is open": (_asking("{{ b").encode(), ":2:7: a {{ is not closed: '{{ b'"),
     "a template that loops": (_asking("{% for x in b %}{% endfor %}").encode(), ":2:7: statements"),
@@ -63,7 +63,7 @@ TEXTS = {
     "a path up": (_reading("a/../../b"), ":2:33: `path` leaves the directory"),
     "results elsewhere": (_asking("x").encode() + b"results: ../x\n", ":3:1: `results` must be a path below"),
     "a condition elsewhere": (b"schedule: {every: 1h, condition: {file_exists: ../x}}\n", "leaves the directory"),
-    "a notice to a file": (b"notify: {on_failure: 'file:///etc/${env:HOME}'}\n", "must be an address that begins with"),
+    "a notice to a file": (b"notify: {on_failure: 'file:///etc/${env:HOME}'}\n", "must be a URL that begins with"),
     "a zone that is a file": (b"schedule: {cron: '@daily', timezone: ../../etc/passwd}\n", "is no IANA time zone"),
 }
 
@@ -295,15 +295,13 @@ async def test_who_waits_for_nobody_is_said_and_a_circle_does_not_run(tmp_path: 
     async with living(tmp_path) as house:
         flaws = house.beginning.flaws
         assert set(flaws) == {f"{name}/{PIPELINE}" for name in (*"abcxyz", "bad")}
-        assert (
-            f"a/{PIPELINE}:1:23: `after` goes round in a circle: a waits for b, b waits for a" in flaws[f"a/{PIPELINE}"]
-        )
+        assert f"a/{PIPELINE}:1:23: `after` forms a cycle: a waits for b, b waits for a" in flaws[f"a/{PIPELINE}"]
         assert "x waits for y, y waits for z, z waits for x" in flaws[f"x/{PIPELINE}"]
         assert f"c/{PIPELINE}:1:23: a job can't wait for itself" in flaws[f"c/{PIPELINE}"]
         assert house.beginning.warnings == (
-            f"report/{PIPELINE}:1:23: it waits for `reports`, and there is no such pipeline here",
-            f"u/{PIPELINE}:1:23: it waits for `goo`, and there is no such pipeline here, did you mean `good`?",
-            f"w/{PIPELINE}:1:23: it waits for `v`, and there is no such pipeline here",
+            f"report/{PIPELINE}:1:23: waits for `reports`, which is not in this folder",
+            f"u/{PIPELINE}:1:23: waits for `goo`, which is not in this folder, did you mean `good`?",
+            f"w/{PIPELINE}:1:23: waits for `v`, which is not in this folder",
         )
         await _is_undisturbed(house)
 

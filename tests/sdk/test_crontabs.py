@@ -235,7 +235,7 @@ def test_a_line_for_another_user_is_switched_off() -> None:
     theirs, mine = pipelines_of(read_crontab(text, form=Form.SYSTEM), file="/etc/crontab", user="ada")
 
     assert (theirs.is_enabled, read(theirs).schedules[0].enabled) == (False, False)
-    assert theirs.notes == ("it is for the user root",)
+    assert theirs.notes == ("for user root",)
     assert (mine.is_enabled, read(mine).schedules[0].enabled) == (True, True)
 
 

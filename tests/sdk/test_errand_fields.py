@@ -12,8 +12,8 @@ from mainspring.definitions.job_file import read_definition
 from mainspring.definitions.pipeline_file import read_pipeline
 from mainspring.protocol.errors import InvalidFile
 
-INSIDE = "what runs in a container is said inside of `container`"
-NAMES = "there is only item and outputs and params and partition and run and task and total and window"
+INSIDE = "move `run` into `container`"
+NAMES = "available: item and outputs and params and partition and run and task and total and window"
 FILE = """\
 name: errands
 tasks:
@@ -119,8 +119,8 @@ tasks:
         "7:9 `Host` must be omitted: it is set by the HTTP client",
         "8:9 `X-Key` has ${KEZ}, which is not a secret of the task: declare it in secrets",
         "9:7 `timeout_seconds` must be more than 0 and at most 3600",
-        "13:7 `image` is not an image name, such as python:3.13-slim",
-        f"14:17 in {{{{ parms.day }}}}: it uses parms; {NAMES}",
+        "13:7 `image` is not an image name such as python:3.13-slim",
+        f"14:17 in {{{{ parms.day }}}}: uses undefined parms; {NAMES}",
     ]  # fmt: skip
 
 
@@ -134,5 +134,5 @@ tasks:
     with pytest.raises(InvalidFile) as caught:
         read_pipeline(text, "p.yaml", local_zone="UTC")
     assert [fault.why for fault in caught.value.faults] == [
-        "there is no parameter 'dya', did you mean `day`?", "there is no parameter 'dayy', did you mean `day`?",
+        "unknown parameter 'dya', did you mean `day`?", "unknown parameter 'dayy', did you mean `day`?",
     ]  # fmt: skip

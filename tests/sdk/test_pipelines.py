@@ -129,9 +129,9 @@ def test_the_other_format_is_read_whole_and_says_what_is_not_followed() -> None:
     assert pipeline.params == {"day": Param(type="date", default="{{ scheduled_for | yesterday }}")}
     assert pipeline.notices == (Notice(url="${env:HOOK}", events=("run.failed", "run.timed_out")),)
     assert [f"{fault.where} {fault.why}" for fault in pipeline.warnings] == [
-        "pipeline.yaml:14:28 `warn_at` is not followed yet: nothing watches it",
-        "pipeline.yaml:29:25 `late` is not told yet: nobody will hear of it",
-        "pipeline.yaml:29:31 `recovered` is not told yet: nobody will hear of it",
+        "pipeline.yaml:14:28 `warn_at` is not enforced yet",
+        "pipeline.yaml:29:25 `late` is not supported yet: no notification is sent",
+        "pipeline.yaml:29:31 `recovered` is not supported yet: no notification is sent",
     ]
 
 
@@ -144,7 +144,7 @@ def test_by_when_runs_are_to_be_over_is_said_of_the_job_or_in_sla(text: str) -> 
 
 def test_it_can_not_be_said_in_both_places() -> None:
     text = "finish_within: 1h\nsla: {finish_within: 45m}\ntasks:\n  - {id: a, run: b}\n"
-    with pytest.raises(InvalidFile, match="2:7: `finish_within` is said twice"):
+    with pytest.raises(InvalidFile, match="2:7: `finish_within` is set twice"):
         read_pipeline(text, "pipeline.yaml")
 
 
@@ -339,7 +339,7 @@ def test_a_job_file_takes_the_job_of_a_pipeline_file() -> None:
 
 
 def test_a_job_file_without_anything_of_a_pipeline_is_as_strict_as_before() -> None:
-    with pytest.raises(InvalidFile, match="is no name"):
+    with pytest.raises(InvalidFile, match="is not a valid name"):
         read_definition(f"name: A b\n{TASKS}", "job.yaml")
 
 

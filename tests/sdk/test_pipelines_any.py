@@ -116,7 +116,7 @@ def test_any_value_in_any_place(name: str, path: list[int], value: object) -> No
 
 def test_a_bomb_is_refused_before_it_goes_off() -> None:
     layers = "".join(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 10)}]\n" for n in range(1, 9))
-    with pytest.raises(InvalidFile, match=f"there are more than {MOST_NODES} values"):
+    with pytest.raises(InvalidFile, match=f"has more than {MOST_NODES} values"):
         read_pipeline(f"l0: &l0 [x]\n{layers}params: {{a: *l8}}\n", "p.yaml")
 
 
@@ -141,4 +141,4 @@ def test_of_very_many_flaws_some_are_named(text: str) -> None:
 
     assert isinstance(invalid, InvalidFile)
     assert len(invalid.faults) == MOST_FLAWS
-    assert str(invalid).endswith("p.yaml: there may be more flaws than these")
+    assert str(invalid).endswith("p.yaml: there may be more errors")

@@ -34,11 +34,11 @@ def test_they_are_written_like_other_kinds() -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ("    kubernetes: {image: a, user: root}", "4:34 `user` must be a whole number"),
+        ("    kubernetes: {image: a, user: root}", "4:34 `user` must be an integer"),
         ("    kubernetes: {image: a, comand: x}", "comand"),
         ("    kubernetes: {run: x}", "image"),
         ("    ray: {run: 'a {{ oops'}", "not closed"),
-        ("    ray: {run: a}\n    secrets: {A: 'env:B'}", "everybody who reaches it"),
+        ("    ray: {run: a}\n    secrets: {A: 'env:B'}", "exposes the environment variables"),
     ],
 )
 def test_mistakes_are_told_with_their_place(fields: str, said: str) -> None:
