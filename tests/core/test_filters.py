@@ -1,4 +1,4 @@
-"""The grammar of filters: what words mean, and that whatever is wrong is said at once (UX 2.2)."""
+"""Filter grammar: meaning of terms, and reporting of all errors (UX 2.2)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def faults(text: str, listed: Listed = Listed.RUNS) -> list[Fault]:
     return list(refused.value.faults)
 
 
-def test_all_words_of_a_filter_must_hold() -> None:
+def test_all_terms_are_combined_with_and() -> None:
     wanted = read(
         "state:failed,timed-out tenant:acme priority:p0 label.team=ml label.env:prod job:etl-* schedule:nightly"
     )
@@ -43,7 +43,7 @@ def test_all_words_of_a_filter_must_hold() -> None:
     )
 
 
-def test_words_of_tasks() -> None:
+def test_terms_of_tasks() -> None:
     wanted = read("state:QUEUED wait>1h30m run:run_1 worker=w1 name:load", Listed.TASKS)
 
     assert wanted == Wanted(
@@ -51,7 +51,7 @@ def test_words_of_tasks() -> None:
     )
 
 
-def test_an_empty_filter_says_nothing() -> None:
+def test_an_empty_filter_has_no_restriction() -> None:
     assert read(" \n ").is_empty()
     assert not read("tenant:acme").is_empty()
 
@@ -71,12 +71,12 @@ def test_times_are_dates_times_or_ages(text: str, since: datetime | None, before
     assert (wanted.created_since, wanted.created_before) == (since, before)
 
 
-def test_values_with_spaces_stand_in_quotes() -> None:
+def test_values_with_spaces_need_quotes() -> None:
     assert read("label.team='data science'").labels == (("team", "data science"),)
     assert read('label.team="it\'s us"').labels == (("team", "it's us"),)
 
 
-def test_pipeline_is_another_word_for_job() -> None:
+def test_pipeline_is_an_alias_of_job() -> None:
     assert read("Pipeline:etl") == read("job:etl")
 
 
@@ -108,14 +108,14 @@ def test_pipeline_is_another_word_for_job() -> None:
         ("x" * (LONGEST_FILTER + 1), Listed.RUNS, "must have at most 2000 characters"),
     ],
 )
-def test_what_is_wrong_with_a_word_is_said(text: str, listed: Listed, why: str) -> None:
+def test_an_invalid_term_is_explained(text: str, listed: Listed, why: str) -> None:
     found = faults(text, listed)
 
     assert why in found[-1].why
     assert {fault.where for fault in found} == {"query:q"}
 
 
-def test_all_that_is_wrong_is_said_at_once() -> None:
+def test_all_errors_are_reported_at_once() -> None:
     found = faults("stat:queued priority:p9 tenant:acme wait>1m")
 
     assert [fault.why.split("` ")[0] for fault in found] == ["`stat:queued", "`priority:p9", "`wait>1m"]
@@ -126,7 +126,7 @@ _PIECES = st.sampled_from([*_WORDS, *":=<>\"' ,*\0\ud800"])
 
 
 @given(text=st.text() | st.lists(_PIECES).map("".join), listed=st.sampled_from(Listed))
-def test_no_text_does_anything_but_be_read_or_refused(text: str, listed: Listed) -> None:
+def test_any_text_is_parsed_or_refused(text: str, listed: Listed) -> None:
     try:
         wanted = read(text, listed)
     except Refused:
@@ -139,7 +139,7 @@ def test_no_text_does_anything_but_be_read_or_refused(text: str, listed: Listed)
     labels=st.dictionaries(st.from_regex(r"[a-z0-9._/-]{1,20}", fullmatch=True), st.text("ab c:=<>'*", min_size=1)),
     job=st.from_regex(r"[a-z0-9._*-]{1,20}", fullmatch=True),
 )
-def test_what_is_written_is_what_is_read(labels: dict[str, str], job: str) -> None:
+def test_a_formatted_filter_parses_to_the_same_restriction(labels: dict[str, str], job: str) -> None:
     words = [f"job:{job}", *(f'label.{name}="{value}"' for name, value in labels.items())]
 
     wanted = read(" ".join(words))
@@ -148,5 +148,5 @@ def test_what_is_written_is_what_is_read(labels: dict[str, str], job: str) -> No
 
 
 @given(pattern=st.text("ab*", max_size=8), text=st.text("ab", max_size=8))
-def test_a_star_stands_for_any_text(pattern: str, text: str) -> None:
+def test_a_star_matches_any_text(pattern: str, text: str) -> None:
     assert fits(pattern, text) == fnmatchcase(text, pattern)

@@ -37,7 +37,7 @@ def request(**fields: object) -> HttpRequest:
         {"container": {"image": "localhost:5000/a@sha256:" + "0" * 64}, "network": True},
     ],
 )
-def test_what_is_right_has_no_faults(work: object) -> None:
+def test_valid_definitions_have_no_faults(work: object) -> None:
     assert faults_of(work) == []
 
 
@@ -75,7 +75,7 @@ def test_what_is_right_has_no_faults(work: object) -> None:
         ({"timeout": 3}, " Object contains unknown field `timeout`"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_a_request_is_told_with_its_place(fields: dict[str, object], fault: str) -> None:
+def test_faults_of_a_request_are_reported_with_their_path(fields: dict[str, object], fault: str) -> None:
     work = {"http": {"url": "https://h.test/", **fields}, "secrets": {"TOKEN": "env:T"}}
     assert f"work.http{'' if fault.startswith(' ') else '.'}{fault}".replace("http O", "http: O") in faults_of(work)
 
@@ -97,11 +97,11 @@ def test_what_is_wrong_with_a_request_is_told_with_its_place(fields: dict[str, o
         ({"image": "a", "pull": "allways"}, "pull: must be one of missing, always, never, did you mean always?"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_a_container_is_told_with_its_place(fields: dict[str, object], fault: str) -> None:
+def test_faults_of_a_container_are_reported_with_their_path(fields: dict[str, object], fault: str) -> None:
     assert faults_of({"container": fields}) == [f"work.container.{fault}"]
 
 
-def test_a_request_is_filled_in() -> None:
+def test_templates_and_secrets_are_inserted() -> None:
     """One expression alone keeps its type; a secret is put in where the job has it, and not where a value says so."""
     values = {"params": msgspec.Raw(b'{"n": 3, "rows": [1, {"a": null}], "evil": "${KEY} {{ params.n }}"}')}
     asked = request(
@@ -116,7 +116,7 @@ def test_a_request_is_filled_in() -> None:
     assert json.loads(sent.body) == {"n": 3, "rows": [[1, {"a": None}]], "text": "n=3", "key": 's"3', "no": 1}
 
 
-def test_a_secret_with_two_lines_is_not_put_into_a_header() -> None:
+def test_a_multiline_secret_is_not_allowed_in_a_header() -> None:
     """It would be another header."""
     with pytest.raises(Refused, match=r"http\.headers\.x-a must be one line"):
         prepare(request(headers={"X-A": "${KEY}"}), {}, {"KEY": "a\r\nX-B: c"}, "nonce")

@@ -74,7 +74,7 @@ from tests.core.test_graph import any_graphs, has_cycle
         ("work", "x" * 300_000, "work", "larger than 262144 bytes"),
     ],
 )  # fmt: skip
-def test_each_rule_of_a_task_is_named_with_its_path(field: str, value: Value, where: str, why: str) -> None:
+def test_each_rule_of_a_task_is_reported_with_its_path(field: str, value: Value, where: str, why: str) -> None:
     """ADM-1: one wrong thing, one fault; beside a task that is good."""
     task = {"name": "x", field: value} if field != "nam" else {"name": "x", "nam": value}
     [(path, reason)] = refusal_of(body_of({"name": "other"}, task)).items()
@@ -82,14 +82,14 @@ def test_each_rule_of_a_task_is_named_with_its_path(field: str, value: Value, wh
     assert why in reason
 
 
-def test_a_cycle_is_named_in_its_order() -> None:
+def test_a_cycle_is_reported_in_order() -> None:
     """ADM-1: `a → b → c → a`, as work would flow."""
     needs = {"x": [], "a": ["c", "x"], "b": ["a"], "c": ["b"], "after": ["c"]}
     body = body_of(*({"name": name, "needs": [{"task": one} for one in of]} for name, of in needs.items()))
     assert refusal_of(body) == {"tasks[1].needs": "cycle: a → b → c → a"}
 
 
-def test_several_cycles_are_all_named() -> None:
+def test_several_cycles_are_all_reported() -> None:
     """ADM-1."""
     needs = {"a": "b", "b": "a", "c": "d", "d": "c", "e": "f", "f": "e"}
     found = refusal_of(body_of(*({"name": name, "needs": [{"task": of}]} for name, of in needs.items())))
@@ -97,7 +97,7 @@ def test_several_cycles_are_all_named() -> None:
 
 
 @given(any_graphs())
-def test_a_graph_is_taken_exactly_if_it_can_be_ordered(needs: list[list[int]]) -> None:
+def test_a_graph_is_accepted_exactly_if_it_can_be_ordered(needs: list[list[int]]) -> None:
     """ADM-1, I-43: what is admitted compiles, what is refused has a cycle."""
     spec = a_definition(*(a_spec(f"t{node}", *(f"t{one}" for one in of)) for node, of in enumerate(needs)))
     faults = check_job(spec, LIMITS)
@@ -106,7 +106,7 @@ def test_a_graph_is_taken_exactly_if_it_can_be_ordered(needs: list[list[int]]) -
         compile_job("job_1", decode_job(msgspec.json.encode(spec), LIMITS))
 
 
-def test_a_ring_of_very_many_tasks_is_refused_with_its_ends() -> None:
+def test_a_long_cycle_is_reported_with_its_ends() -> None:
     """ADM-1: the answer stays short."""
     [reason] = refusal_of(a_big_job(20_000, lambda number: [(number - 1) % 20_000])).values()
     assert reason.startswith("cycle: t0 → t1 → t2")
@@ -129,7 +129,7 @@ def test_conditions_of_one_task_are_bounded() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_resources_stay_within_the_tenants_limit_and_what_the_pool_takes(name: str) -> None:
+def test_resources_are_limited_by_tenant_and_pool(name: str) -> None:
     """ADM-1: within both if they are declared, else accepted."""
     task = a_spec("a", resources=msgspec.structs.replace(Resources(), **{name: 5}))
     less = msgspec.structs.replace(ABSURD, **{name: 4})
@@ -166,7 +166,7 @@ def test_resources_stay_within_the_tenants_limit_and_what_the_pool_takes(name: s
         (TaskSpec(name="a", work=msgspec.Raw(b'"' + b"x" * 300_000 + b'"')), "work"),
     ],
 )
-def test_a_job_that_code_has_built_passes_the_same_rules(task: TaskSpec, where: str) -> None:
+def test_a_job_built_by_code_is_checked_by_the_same_rules(task: TaskSpec, where: str) -> None:
     """ADM-1: no NUL, lone surrogate or NaN in any text or number, whichever way it comes."""
     [fault] = check_job(a_definition(task), LIMITS)
     assert fault.where == f"tasks[0].{where}"

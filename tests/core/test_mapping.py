@@ -37,7 +37,7 @@ def faults_of(**parts: object) -> dict[str, str]:
         {"invoker": {"python": "answers:say"}, "results": "out/results", "env": {"A": "{{ params.a }}"}},
     ],
 )
-def test_what_is_right_has_no_faults(parts: dict[str, object]) -> None:
+def test_valid_definitions_have_no_faults(parts: dict[str, object]) -> None:
     """Each form that the guide shows."""
     assert faults_of(**parts) == {}
 
@@ -47,8 +47,16 @@ def test_what_is_right_has_no_faults(parts: dict[str, object]) -> None:
     [
         ({"input": {}}, ".input", "exactly one of from and items"),
         ({"input": {**INLINE, **GOOD["input"]}, "map": {"prompt": "x"}}, ".input", "exactly one of from and items"),
-        ({"input": {"from": {"type": "csv", "path": "/etc/passwd"}}}, ".input.from.path", "must be a relative path without .."),
-        ({"input": {"from": {"type": "csv", "path": "a/../../b"}}}, ".input.from.path", "must be a relative path without .."),
+        (
+            {"input": {"from": {"type": "csv", "path": "/etc/passwd"}}},
+            ".input.from.path",
+            "must be a relative path without ..",
+        ),
+        (
+            {"input": {"from": {"type": "csv", "path": "a/../../b"}}},
+            ".input.from.path",
+            "must be a relative path without ..",
+        ),
         ({"input": {"from": {"type": "csv", "path": ""}}}, ".input.from.path", "must be a relative path without .."),
         ({"input": {"from": {"type": "csv", "path": "a\0b"}}}, ".input.from.path", "NUL"),
         ({"input": {"from": {"type": "csv", "path": "a", "delimiter": "::"}}}, ".input.from.delimiter", "one char"),
@@ -89,13 +97,13 @@ def test_what_is_right_has_no_faults(parts: dict[str, object]) -> None:
         ({"mapp": {}}, "", "mapp"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_path(parts: dict[str, object], where: str, why: str) -> None:
+def test_faults_are_reported_with_their_path(parts: dict[str, object], where: str, why: str) -> None:
     """Only that, and nothing that is right."""
     [(found, reason)] = faults_of(**parts).items()
     assert (found, why in reason) == (f"work{where}", True), reason
 
 
-def test_all_that_is_wrong_is_named_at_once() -> None:
+def test_all_faults_are_reported_at_once() -> None:
     """A person mends a file once."""
     wrong = faults_of(map={"prompt": "", "attempts": 0}, reduce={"type": "prompt"}, results="/")
     assert sorted(wrong) == ["work.map.attempts", "work.map.prompt", "work.reduce.prompt", "work.results"]
@@ -112,7 +120,7 @@ def test_all_that_is_wrong_is_named_at_once() -> None:
         ('{"url": "http://h", "key": "env:K"}', Invoker(url="http://h", key="env:K")),
     ],
 )
-def test_an_invoker_can_be_said_in_one_line(text: str, invoker: Invoker) -> None:
+def test_an_invoker_can_be_given_in_one_line(text: str, invoker: Invoker) -> None:
     """`ms up --invoker`, `ms worker --invoker`."""
     assert parse_invoker(text) == invoker
 
@@ -120,13 +128,13 @@ def test_an_invoker_can_be_said_in_one_line(text: str, invoker: Invoker) -> None
 @pytest.mark.parametrize(
     "text", ["", "llm", "command:", "command:'", "http://", "python:x", "socket:", "{", '{"command": "x"}', "{}"]
 )
-def test_what_is_no_invoker_is_refused_with_the_forms(text: str) -> None:
+def test_an_invalid_invoker_is_refused_with_the_forms(text: str) -> None:
     """And not with a traceback."""
     with pytest.raises(Refused, match="command:PROGRAM"):
         parse_invoker(text)
 
 
-def test_a_key_that_was_written_into_an_invoker_is_not_repeated() -> None:
+def test_an_api_key_in_an_invoker_is_not_quoted() -> None:
     """Errors are shown, and stored."""
     with pytest.raises(Refused) as refused:
         parse_invoker('{"url": "https://h/v1", "key": "sk-hunter2hunter2"}')

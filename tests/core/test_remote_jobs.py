@@ -26,7 +26,7 @@ POD = {"image": "registry.example:5000/team/etl:1.2@sha256:0af", "run": ["load",
         {"ray": {"run": ["python", "train.py", "{{ params.day }}"], "runtime_env": {"pip": ["polars"]}}},
     ],
 )
-def test_each_of_them_is_taken(work: object) -> None:
+def test_each_kind_is_accepted(work: object) -> None:
     assert check_job(a_definition(a_spec("a", work=work)), LIMITS) == []
 
 
@@ -54,7 +54,7 @@ def test_each_of_them_is_taken(work: object) -> None:
         ({"ray": {"run": ["x"]}, "directory": "/app"}, ".directory", "working_dir"),
     ],
 )
-def test_a_fault_is_named_with_its_path(work: object, where: str, why: str) -> None:
+def test_a_fault_is_reported_with_its_path(work: object, where: str, why: str) -> None:
     [fault] = faults_in(msgspec.json.encode(work), "work")
     assert fault.where == f"work{where}"
     assert why in fault.why
@@ -69,7 +69,7 @@ def test_a_fault_is_named_with_its_path(work: object, where: str, why: str) -> N
         ({"shell": "x", "env": {"ray": "1"}}, ()),
     ],
 )
-def test_a_worker_must_have_the_cluster(work: object, labels: tuple[str, ...]) -> None:
+def test_the_clusters_label_is_required(work: object, labels: tuple[str, ...]) -> None:
     """PLC-3: beside what its definition asks for."""
     shape = shape_of(a_spec("a", work=work, labels={"disk": "ssd"}))
     assert shape.labels == (("disk", "ssd"), *((label, "") for label in labels))

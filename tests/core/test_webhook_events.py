@@ -25,7 +25,7 @@ def test_the_end_of_a_run_is_one_sentence() -> None:
 
 
 @pytest.mark.parametrize("state", sorted(FINAL_RUN))
-def test_every_end_has_its_words_and_none_is_long(state: RunState) -> None:
+def test_every_final_state_has_a_short_text(state: RunState) -> None:
     run = replace(a_run(), state=state, because="x" * 1_000)
 
     text = say_end(run, "etl")
@@ -49,7 +49,7 @@ def test_every_end_has_its_words_and_none_is_long(state: RunState) -> None:
         ("env:A", None),
     ],
 )
-def test_only_a_whole_reference_is_one(url: str, reference: str | None) -> None:
+def test_only_a_complete_reference_is_one(url: str, reference: str | None) -> None:
     assert reference_in(url) == reference
 
 
@@ -63,7 +63,7 @@ def test_only_a_whole_reference_is_one(url: str, reference: str | None) -> None:
         f"https://example.org/{'x' * 1_900}",
     ],
 )
-def test_an_address_has_no_fault(url: str) -> None:
+def test_valid_urls(url: str) -> None:
     assert fault_of_url(url) is None
 
 
@@ -87,7 +87,7 @@ def test_an_address_has_no_fault(url: str) -> None:
         f"https://example.org/{'hush' * 500}",
     ],
 )
-def test_a_fault_is_named_without_the_address(url: str) -> None:
+def test_a_fault_does_not_quote_the_url(url: str) -> None:
     fault = fault_of_url(url)
     assert fault is not None
     assert fault.startswith("must ")

@@ -84,13 +84,13 @@ def test_what_runs_after_skips_runs_after_an_empty_list(world: World) -> None:
 @pytest.mark.parametrize(
     ("output", "why"),
     [
-        ('{"files": {"a": 1}}', "it gives {\"a\": 1}, and not a list"),
+        ('{"files": {"a": 1}}', "evaluates to {\"a\": 1}, not a list"),
         ('{"files": "abc"}', "not a list"),
-        ('{"files": -1}', "a number of tasks is from 0 to"),
-        ('{"files": 250001}', "a number of tasks is from 0 to"),
+        ('{"files": -1}', "the number of tasks must be from 0 to"),
+        ('{"files": 250001}', "the number of tasks must be from 0 to"),
         ('{"other": []}', "`list` has no `files`"),
-        ("[1]", "`list` is no object"),
-        (None, "`list` is no object"),
+        ("[1]", "`list` is not an object"),
+        (None, "`list` is not an object"),
     ],
 )  # fmt: skip
 def test_what_is_no_list_fails_it_for_good(world: World, output: str | None, why: str) -> None:

@@ -166,12 +166,12 @@ def _check_edges(
         elif further.task in run.positions:
             fault = run.can_wait(run.positions[further.task])
         else:
-            fault = f"there is no task {further.task!r}"
+            fault = f"unknown task {further.task!r}"
         if fault is not None:
             faults.add(f"edges[{number}].task", fault)
         for index, edge in enumerate(further.all_needs()):
             if edge.task not in new and edge.task not in run.positions:
-                faults.add(f"edges[{number}].needs[{index}]", f"there is no task {edge.task!r}")
+                faults.add(f"edges[{number}].needs[{index}]", f"unknown task {edge.task!r}")
             elif edge.task == further.task:
                 faults.add(f"edges[{number}].needs[{index}]", "a task can't need itself")
     given = [(number, TaskSpec(name="edge", needs=tuple(further.all_needs()))) for number, further in enumerate(edges)]

@@ -30,8 +30,8 @@ MOST_NAMED = 20
 """Preempted tasks listed per decision; all are counted."""
 _OF = 1_000
 _RIGHTS = {
-    Mode.TAKE_OVER: "takes over capacity reserved for lower priority",
-    Mode.PREEMPT: "P0 preempts lower priorities",
+    Mode.TAKE_OVER: "takes over capacity reserved for less urgent tasks",
+    Mode.PREEMPT: "P0 preempts P1 and P2",
     Mode.RECLAIM: "within its tenant's guarantee; reclaims burst capacity of others",
     Mode.DEFRAGMENT: "fits the pool but no single worker; P2 is moved",
 }
