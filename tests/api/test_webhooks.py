@@ -111,7 +111,7 @@ async def test_what_failed_is_told_in_a_sentence(office: Office) -> None:
         hand.say(Result(task.attempt, Outcome.FAILED))
         request = await server.next()
 
-    assert msgspec.json.decode(request.body)["text"] == f"etl failed: its only try failed ({run.id})"
+    assert msgspec.json.decode(request.body)["text"] == f"etl failed: the only attempt failed ({run.id})"
 
 
 async def test_only_what_is_wanted_is_told(office: Office) -> None:

@@ -72,7 +72,7 @@ def test_heads_that_were_kept_show_a_chain_that_was_cut_or_written_anew() -> Non
 
     assert faults(whole, kept) == []
     assert faults(anew) == []
-    assert faults(anew, kept) == ["4 : the chain was written anew"]
+    assert faults(anew, kept) == ["4 : the chain was rewritten"]
     assert faults(whole[:3], kept) == ["4 : the end of the chain is missing"]
     assert faults(whole[4:], kept) == []
 
@@ -108,7 +108,7 @@ def test_who_did_what_is_listed_and_checked(terminal: Terminal, tmp_path: Path) 
     kept.write_text(msgspec.json.encode([{**head[0], "hash": "0" * 64}]).decode())
     result = terminal.call("audit", "verify", "--tenant", "watched", "--against", kept)
     assert result.exit_code == 1
-    assert "the chain was written anew" in result.stdout
+    assert "the chain was rewritten" in result.stdout
     assert terminal.json("audit", "verify")[0]["faults"] == []
 
 

@@ -22,7 +22,7 @@ def test_why_a_task_found_no_room_is_told_in_each_form(terminal: Terminal, waiti
     (one,) = terminal.json("decisions", waiting)
     assert (one["kind"], one["name"], one["worker"], one["victims"]) == ("no_room", "only", None, [])
     assert one["request"]["labels"] == {"planet": "mars"}
-    assert "1 without a label that it needs" in one["why"]
+    assert "1 without a required label" in one["why"]
     assert terminal.out("decisions", waiting, "-q").split() == [one["id"]]
     assert terminal.out("decisions", "marsbound/only", "-q").split() == [one["id"]]
     shown = terminal.out("decisions", waiting, "-o", "wide")

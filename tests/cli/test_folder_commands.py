@@ -39,4 +39,4 @@ def test_an_invoker_that_is_none_is_a_mistake_of_the_command(tmp_path: Path) -> 
     result = Terminal().call("up", tmp_path, "--invoker", "blah")
 
     assert result.exit_code == 2
-    assert "'blah' is no invoker" in result.stderr
+    assert "'blah' is not an invoker" in result.stderr

@@ -213,7 +213,7 @@ def test_several_at_once_are_asked_about_first(terminal: Terminal) -> None:
         (["submit", "no-such-file.yaml"], 2, "there is no file no-such-file.yaml"),
         (["submit", "x", "-p", "novalue"], 2, "a parameter is NAME=VALUE"),
         (["submit", "x", "--count", "2", "--wait"], 2, "are for one run"),
-        (["watch", "@latest", "--timeout", "soon"], 2, "--timeout must be a length of time"),
+        (["watch", "@latest", "--timeout", "soon"], 2, "--timeout must be a duration"),
         (["runs", "--server", "http://127.0.0.1:9"], 3, "no answer from http://127.0.0.1:9"),
     ],
 )

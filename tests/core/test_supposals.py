@@ -63,7 +63,7 @@ def test_several_words_are_one_supposal() -> None:
         ("0 workers 4", "must be 1 to 1000 workers"),
         ("worker 4 gpu=1", "did you mean gpus?"),
         ("unfreeze now", "needs nothing besides"),
-        ("disk 99999999999Pi", "is too large"),
+        ("disk 99999999999Pi", "is more than anybody has"),
         ("", "must say what is supposed"),
     ],
 )

@@ -167,7 +167,7 @@ async def test_pipelines_that_wait_for_each_other_are_refused_and_run_when_that_
         put(tmp_path, "two", text(more="  after: one\n"))
         assert (await house.told("file:broken", file="one/pipeline.yaml")).keeps_running
         broken = await house.told("file:broken", file="two/pipeline.yaml")
-        assert "goes round in a circle: two waits for one, one waits for two" in broken.flaws
+        assert "forms a cycle: two waits for one, one waits for two" in broken.flaws
         assert await house.server_jobs() == {"alone", "one"}
 
         put(tmp_path, "two", text())

@@ -49,9 +49,9 @@ def test_the_error_has_the_last_line_that_was_printed() -> None:
 
 
 def test_a_task_that_says_nothing_of_its_failure_is_described_by_why_it_ended() -> None:
-    assert state_view.outcome_of(run(state="FAILED"), [task(state="FAILED", because="its only try failed")]).error == (
-        "its only try failed"
-    )
+    assert state_view.outcome_of(
+        run(state="FAILED"), [task(state="FAILED", because="the only attempt failed")]
+    ).error == ("the only attempt failed")
 
 
 def test_a_cancelled_run_says_who_cancelled_it() -> None:
