@@ -35,7 +35,7 @@ def flaws(text: str) -> list[str]:
     return [f"{fault.where.removeprefix('job.yaml:')} {fault.why}" for fault in caught.value.faults]
 
 
-def test_the_friendly_form_becomes_the_strict_form() -> None:
+def test_the_user_facing_form_becomes_the_strict_form() -> None:
     job = strict("""
 name: etl
 description: Loads orders
@@ -109,7 +109,7 @@ tasks:
         ("printf 'a | b'", ["printf", "a | b"]),
     ],
 )
-def test_a_command_is_split_into_words_and_a_template_stays_whole(line: str, words: list[str]) -> None:
+def test_a_command_is_split_into_arguments_and_templates_stay_whole(line: str, words: list[str]) -> None:
     assert task(msgspec.json.encode({"run": line}).decode()[1:-1].replace('"run":', "run: ", 1))["work"] == {
         "run": words
     }
@@ -134,7 +134,7 @@ tasks:
     assert job["tasks"][2]["needs"] == [{"task": "a"}, {"task": "b", "when": "output.rows > 0"}]
 
 
-def test_defaults_are_for_tasks_that_say_nothing_themselves() -> None:
+def test_defaults_apply_to_tasks_without_own_values() -> None:
     job = strict("""
 name: job
 defaults: {retries: 4, timeout: 1m}
@@ -150,7 +150,7 @@ tasks:
     assert {task["timeout_seconds"] for task in job["tasks"]} == {60.0}
 
 
-def test_what_failures_lead_to_is_said_in_a_readable_form() -> None:
+def test_retry_policies_in_the_user_facing_form() -> None:
     job = strict("""
 name: job
 max_retries: 20
@@ -211,7 +211,7 @@ tasks:
     assert job["tasks"][1]["label"] == "{{ item }}"
 
 
-def test_mistakes_inside_of_retry_are_shown_where_they_are() -> None:
+def test_errors_inside_of_retry_are_shown_in_place() -> None:
     found = flaws("""name: job
 retry: {memory_limt: 1Gi}
 tasks:
@@ -249,7 +249,7 @@ tasks:
     ]
 
 
-def test_the_strict_form_is_taken_as_it_is() -> None:
+def test_the_strict_form_is_accepted_unchanged() -> None:
     text = '{"name":"job","tasks":[{"name":"a","work":{"run":["true"]}},{"name":"b","needs":[{"task":"a"}]}]}'
 
     assert read_definition(text, "job.json").body == text.encode()
@@ -257,11 +257,11 @@ def test_the_strict_form_is_taken_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
-def test_the_examples_are_right(path: Path) -> None:
+def test_the_examples_are_valid(path: Path) -> None:
     decode_job(read_definition(path.read_text(), path.name).body, Limits())
 
 
-def test_a_mistake_is_shown_with_its_lines_and_what_was_meant() -> None:
+def test_an_error_is_shown_with_its_lines_and_a_suggestion() -> None:
     with pytest.raises(InvalidFile) as caught:
         read_definition("name: etl\ntasks:\n  - id: load\n    run: python load.py\n    retires: 3\n", "etl.yaml")
 
@@ -275,7 +275,7 @@ def test_a_mistake_is_shown_with_its_lines_and_what_was_meant() -> None:
     )
 
 
-def test_all_mistakes_are_named_at_once() -> None:
+def test_all_errors_are_reported_at_once() -> None:
     found = flaws("""name: etl
 tasks:
   - id: a
@@ -322,7 +322,7 @@ tasks:
         ("for_each: {a: 1}\nrun: x", "must be a string"),
     ],
 )
-def test_what_is_wrong_with_a_task_is_said(fields: str, said: str) -> None:
+def test_errors_of_a_task(fields: str, said: str) -> None:
     lines = "".join(f"    {line}\n" for line in fields.splitlines())
 
     assert said in " ".join(flaws(f"name: job\ntasks:\n  - id: only\n{lines}"))
@@ -344,17 +344,17 @@ def test_what_is_wrong_with_a_task_is_said(fields: str, said: str) -> None:
         ('{"name": "a", "tasks": [{"nme": "a"}]}', "did you mean `name`?"),
     ],
 )
-def test_what_is_wrong_with_a_job_is_said(text: str, said: str) -> None:
+def test_errors_of_a_job(text: str, said: str) -> None:
     assert said in " ".join(flaws(text))
 
 
-def test_a_task_whose_name_is_misspelt_is_not_missed_by_those_that_need_it() -> None:
+def test_a_task_with_a_misspelled_name_is_not_missing_downstream() -> None:
     assert flaws("name: a\ntasks:\n  - nmae: x\n  - {id: b, needs: [x]}\n") == [
         "3:5 unknown field `nmae`, did you mean `name`?"
     ]
 
 
-def test_faults_of_the_server_are_led_back_to_the_lines() -> None:
+def test_faults_of_the_server_are_mapped_to_lines() -> None:
     definition = read_definition("name: a\ntasks:\n  - id: a\n  - id: b\n    needs: [a]\n    retries: 1\n", "a.yaml")
 
     blamed = blame(

@@ -51,11 +51,11 @@ def flaw(text: str) -> str:
         (">\n  a\n  b", "a b\n"),
     ],
 )
-def test_a_word_means_what_yaml_1_2_says(word: str, meaning: object) -> None:
+def test_plain_words_are_resolved_as_in_yaml_1_2(word: str, meaning: object) -> None:
     assert value(f"key: {word}\n") == {"key": meaning}
 
 
-def test_an_alias_is_what_it_stands_for() -> None:
+def test_an_alias_is_its_anchors_value() -> None:
     assert value("a: &x [1, {b: 2}]\nc: *x\n") == {"a": [1, {"b": 2}], "c": [1, {"b": 2}]}
 
 
@@ -72,11 +72,11 @@ def test_an_alias_is_what_it_stands_for() -> None:
         ("[" * (DEEPEST + 1) + "]" * (DEEPEST + 1), f"1:{DEEPEST + 1} is nested deeper than {DEEPEST}"),
     ],
 )  # fmt: skip
-def test_what_could_surprise_is_refused(text: str, said: str) -> None:
+def test_surprising_yaml_is_refused(text: str, said: str) -> None:
     assert flaw(text) == said
 
 
-def test_a_tab_is_named_as_what_it_is() -> None:
+def test_a_tab_is_explained() -> None:
     assert "indent with spaces, not tabs" in flaw("a:\n\tb: 1\n")
 
 
@@ -92,28 +92,28 @@ def test_a_text_that_would_become_a_billion_values_is_refused() -> None:
     ("said", "seconds"),
     [(90, 90), (0.5, 0.5), ("90s", 90), ("10m", 600), ("1h30m", 5400), ("2d", 172_800), ("5ms", 0.005)],
 )
-def test_a_length_of_time(said: object, seconds: float) -> None:
+def test_parse_duration(said: object, seconds: float) -> None:
     assert seconds_of(said) == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize(
     ("said", "size"), [(5, 5), ("512Mi", 2**29), ("1.5G", 1_500_000_000), ("2k", 2_000), ("1Ki", 1024)]
 )
-def test_a_size(said: object, size: int) -> None:
+def test_parse_size(said: object, size: int) -> None:
     assert bytes_of(said) == size
 
 
 @pytest.mark.parametrize(("said", "millis"), [(0.5, 500), (2, 2_000), ("250m", 250), ("1.5", 1_500)])
-def test_a_share_of_processors(said: object, millis: int) -> None:
+def test_parse_cores(said: object, millis: int) -> None:
     assert millis_of(said) == millis
 
 
 @pytest.mark.parametrize("said", ["10", "m10", "-5s", "", None, True, [1], "10 parsecs"])
-def test_what_is_no_amount_is_refused(said: object) -> None:
+def test_invalid_quantities_are_refused(said: object) -> None:
     with pytest.raises(ValueError, match="must be"):
         seconds_of(said)
 
 
-def test_lengths_and_sizes_are_said_in_few_words() -> None:
+def test_format_durations_and_sizes() -> None:
     assert [say_seconds(n) for n in (0.31, 42, 247, 3_840, 266_400)] == ["0.3s", "42s", "4m 07s", "1h 04m", "3d 02h"]
     assert [say_bytes(n) for n in (0, 512, 2**29, 3 * 2**29)] == ["0", "512", "512Mi", "1.5Gi"]

@@ -78,7 +78,7 @@ def test_a_pipeline_has_them_and_its_directory_is_not_theirs() -> None:
     assert here["directory"] == "/pipelines/p"
 
 
-def test_what_is_wrong_is_told_with_its_line_and_what_was_meant() -> None:
+def test_errors_are_reported_with_line_and_suggestion() -> None:
     assert flaws_of("""\
 name: wrong
 tasks:
@@ -98,7 +98,7 @@ tasks:
     ]  # fmt: skip
 
 
-def test_what_the_rules_of_the_server_say_is_led_back_to_its_line() -> None:
+def test_faults_by_the_servers_rules_are_mapped_to_lines() -> None:
     assert flaws_of("""\
 name: wrong
 tasks:
@@ -124,7 +124,7 @@ tasks:
     ]  # fmt: skip
 
 
-def test_a_parameter_that_is_misspelt_is_found_inside_of_them() -> None:
+def test_a_misspelled_parameter_is_found_in_nested_fields() -> None:
     text = """\
 params: {day: monday}
 tasks:

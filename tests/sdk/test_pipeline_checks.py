@@ -24,11 +24,11 @@ def pipelines(**after: str) -> list[Pipeline]:
     ]
 
 
-def test_a_chain_is_no_circle() -> None:
+def test_a_chain_is_not_a_cycle() -> None:
     assert after_cycles(pipelines(a="b", b="c", c="", d="b")) == []
 
 
-def test_every_pipeline_of_a_circle_is_named_with_its_line() -> None:
+def test_every_pipeline_of_a_cycle_is_reported_with_its_line() -> None:
     found = after_cycles(pipelines(a="b", b="c", c="b", d="a", e="elsewhere"))
 
     assert [(pipeline.file, flaw.place.line + 1, flaw.why) for pipeline, flaw in found] == [
@@ -58,14 +58,14 @@ def test_two_schedules_of_a_file_may_wait_for_different_ones() -> None:
     ]
 
 
-def test_one_that_is_not_there_is_named_with_what_may_have_been_meant() -> None:
+def test_an_unknown_pipeline_is_reported_with_a_suggestion() -> None:
     found = unknown_afters(pipelines(report="data-ftch"), {"data-fetch", "report"})
 
     why = "waits for `data-ftch`, which is not in this folder, did you mean `data-fetch`?"
     assert found == [Fault(where="report.yaml:3:3", why=why)]
 
 
-def test_nobody_is_told_to_wait_for_itself() -> None:
+def test_a_pipeline_is_not_suggested_to_wait_for_itself() -> None:
     found = unknown_afters(pipelines(report="reports"), {"report"})
 
     assert [fault.why for fault in found] == ["waits for `reports`, which is not in this folder"]
@@ -83,7 +83,7 @@ def test_nobody_is_told_to_wait_for_itself() -> None:
         ("", None, None, "UTC"),
     ],
 )
-def test_the_zone_of_the_machine(
+def test_time_zone_of_the_machine(
     variable: str, link: str | None, file: str | None, zone: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TZ", variable)

@@ -26,7 +26,7 @@ def flaws(text: str) -> list[str]:
     return [f"{fault.where.removeprefix('p.yaml:')} {fault.why}" for fault in caught.value.faults]
 
 
-def test_all_mistakes_of_a_file_are_named_at_once() -> None:
+def test_all_errors_of_a_file_are_reported_at_once() -> None:
     found = flaws("""\
 name: "Daily"
 shedule: {}
@@ -69,7 +69,7 @@ invoker: {comand: x}
     ]
 
 
-def test_a_flaw_is_shown_with_its_lines_and_a_mark() -> None:
+def test_an_error_is_shown_with_its_lines_and_a_mark() -> None:
     with pytest.raises(InvalidFile) as caught:
         read_pipeline(f"name: x\nschedule:\n  crn: '@daily'\n  every: 1h\n{TASKS}", "p.yaml")
 
@@ -106,7 +106,7 @@ def test_a_flaw_is_shown_with_its_lines_and_a_mark() -> None:
          ["1:17 unknown field `rn`, did you mean `run`?", "1:33 unknown task 'c'"]),
     ],
 )  # fmt: skip
-def test_mistakes_of_the_whole(text: str, found: list[str]) -> None:
+def test_errors_of_the_whole_file(text: str, found: list[str]) -> None:
     assert flaws(text) == found
 
 
@@ -152,7 +152,7 @@ def test_mistakes_of_the_whole(text: str, found: list[str]) -> None:
         ("on: {event: {type: x, filter: a > 1}}\n", ["1:23 `filter` uses undefined a; available: event"]),
     ],
 )  # fmt: skip
-def test_mistakes_of_when_it_runs(text: str, found: list[str]) -> None:
+def test_errors_of_triggers(text: str, found: list[str]) -> None:
     assert flaws(text + TASKS) == found
 
 
@@ -196,7 +196,7 @@ def test_mistakes_of_when_it_runs(text: str, found: list[str]) -> None:
         ("notify: me\n", ["1:9 `notify` must be a mapping with on, url, on_failure, on_success, on_complete"]),
     ],
 )  # fmt: skip
-def test_mistakes_of_what_is_around(text: str, found: list[str]) -> None:
+def test_errors_of_other_fields(text: str, found: list[str]) -> None:
     assert flaws(text + TASKS) == found
 
 
@@ -210,30 +210,30 @@ def test_mistakes_of_what_is_around(text: str, found: list[str]) -> None:
         ("[a]", "`if` must be an expression over `outputs` and `params`"),
     ],
 )  # fmt: skip
-def test_an_if_that_is_not_offered_says_what_is(said: str, why: str) -> None:
+def test_an_unsupported_condition_is_explained(said: str, why: str) -> None:
     assert flaws(f"tasks:\n  - id: a\n    run: x\n    if: {said}\n") == [f"4:9 {why}"]
 
 
-def test_the_other_mistakes_of_a_schedule_are_named_beside_one_in_its_trigger() -> None:
+def test_other_errors_of_a_schedule_are_reported_beside_one_in_its_trigger() -> None:
     assert flaws(f"schedule: {{cron: [a], catch_up: 1000}}\n{TASKS}") == [
         "1:18 `cron` must be a string",
         "1:23 `catch_up` must be from 0 to 100",
     ]
 
 
-def test_a_mistake_that_two_schedules_share_is_named_once() -> None:
+def test_an_error_shared_by_two_schedules_is_reported_once() -> None:
     assert flaws(f"on: {{every: 1h, event: a}}\nparams: {{a: '{{{{ scheduled_for | nonsense }}}}'}}\n{MAP}") == [
         "2:13 `default` can't be computed: in {{ scheduled_for | nonsense }}: there is no filter 'nonsense'",
     ]
 
 
-def test_a_task_climbs_out_of_the_folder_only_by_an_absolute_path() -> None:
+def test_a_task_leaves_the_folder_only_by_an_absolute_path() -> None:
     assert flaws("tasks: [{id: a, shell: ls, directory: sub/../..}]\n") == [
         "1:39 `directory` must not contain `..`, use an absolute path"
     ]
 
 
-def test_a_parameter_that_is_misspelt_is_named_where_it_is_used() -> None:
+def test_a_misspelled_parameter_is_reported_where_it_is_used() -> None:
     """One that is like none of those declared may come from whoever starts the run."""
     found = flaws("""\
 params: {day: {type: date, default: "2026-11-16"}}

@@ -21,7 +21,7 @@ ray:
 """
 
 
-def test_they_are_written_like_other_kinds() -> None:
+def test_remote_tasks_are_written_like_other_kinds() -> None:
     assert task(POD)["work"] == {
         "kubernetes": {
             "image": "team/etl:1", "run": ["python", "load.py", "{{ params.day }}"], "namespace": "etl", "user": 1000
@@ -41,5 +41,5 @@ def test_they_are_written_like_other_kinds() -> None:
         ("    ray: {run: a}\n    secrets: {A: 'env:B'}", "exposes the environment variables"),
     ],
 )
-def test_mistakes_are_told_with_their_place(fields: str, said: str) -> None:
+def test_errors_are_reported_with_their_position(fields: str, said: str) -> None:
     assert said in " ".join(flaws(f"name: job\ntasks:\n  - id: only\n{fields}\n"))

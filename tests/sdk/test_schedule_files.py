@@ -31,11 +31,11 @@ def strict(text: str) -> dict[str, object]:
         ("trigger: {kind: manual}\n", {"kind": "manual"}),
     ],
 )  # fmt: skip
-def test_each_way_to_fire_is_a_trigger(text: str, trigger: dict[str, object]) -> None:
+def test_each_kind_of_trigger(text: str, trigger: dict[str, object]) -> None:
     assert strict(text) == {"trigger": trigger}
 
 
-def test_every_field_has_its_place() -> None:
+def test_every_field_has_its_target() -> None:
     text = """\
 manual: true
 params: {region: eu, rows: 5}
@@ -87,7 +87,7 @@ max_failures: never
         ("manual: true\npriority: P7\n", "4:11", "must be one of P0, P1, P2"),
     ],
 )
-def test_a_flaw_has_its_line(text: str, place: str, why: str) -> None:
+def test_an_error_has_its_line(text: str, place: str, why: str) -> None:
     with pytest.raises(InvalidFile) as raised:
         read_schedule(START + text, "s.yaml")
 
@@ -96,12 +96,12 @@ def test_a_flaw_has_its_line(text: str, place: str, why: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "- a\n", "5\n", "{", "name: x\n---\nname: y\n"])
-def test_what_is_no_schedule_at_all_is_said_to_be_none(text: str) -> None:
+def test_a_file_without_a_schedule_is_refused(text: str) -> None:
     with pytest.raises(InvalidFile):
         read_schedule(text, "s.yaml")
 
 
-def test_what_the_server_finds_is_led_back_to_the_line() -> None:
+def test_faults_of_the_server_are_mapped_to_lines() -> None:
     file = read_schedule(START + "manual: true\nafter: {job: load, within: 2h}\n", "s.yaml")
 
     error = blame(

@@ -28,7 +28,9 @@ SUGGESTION = re.compile(r",? did you mean (.+)\?$")
 
 _TEMPLATE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
 _ONE_EXPRESSION = re.compile(r"\s*\{\{(?:(?!\}\}).)*\}\}\s*", re.DOTALL)
-_PREDICATE = re.compile(r"(must|is|are|has|have|nests|leaves|uses|reads|evaluates|applies|exceeds)\b")
+_PREDICATE = re.compile(
+    r"(must|is|are|has|have|nests|leaves|uses|reads|evaluates|applies|exceeds|contains|fetches|requires|can't)\b"
+)
 _FOR_A_SHELL = frozenset({"|", "||", "&&", "&", ";", ">", ">>", "<", "2>", "2>&1", "&>"})
 
 
