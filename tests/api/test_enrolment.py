@@ -248,5 +248,5 @@ def test_an_authority_is_made_once_and_its_key_is_the_owners(tmp_path: Path) -> 
         certificates.make_authority(tmp_path / "one", now=now)
     with pytest.raises(Refused, match="is not the key of"):
         Authority(tmp_path / "one" / AUTHORITY_CERTIFICATE, tmp_path / "two" / AUTHORITY_KEY)
-    with pytest.raises(Refused, match="can't be read"):
+    with pytest.raises(Refused, match="can't read the worker authority"):
         Authority(tmp_path / "one" / AUTHORITY_CERTIFICATE, tmp_path / "nowhere")

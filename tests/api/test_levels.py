@@ -50,7 +50,7 @@ async def test_a_pool_that_nobody_leads_takes_nothing_new_and_says_when_to_come_
         await look_until(office, Degree.PARTIAL)
         answer = await caller.post("/api/v1/runs", json={"job": NOOP["name"]})
         assert (answer.status_code, answer.json()["code"]) == (503, "closed")
-        assert "nobody leads the pool" in answer.json()["detail"]
+        assert "the pool has no leader" in answer.json()["detail"]
         assert int(answer.headers["retry-after"]) >= 1
         assert refused(office, "closed")
         assert (await caller.get("/api/v1/level")).json()["level"] == "partial"

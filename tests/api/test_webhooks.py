@@ -279,7 +279,7 @@ async def test_an_address_may_be_kept_elsewhere_if_the_server_was_started_so(tmp
         ("", "the server has no variable CHAT"),
         ("ftp://hush", "must begin with https://"),
         ("hush", "must begin with https://"),
-        ("http://hush:hush@127.0.0.1/", "no user or password"),
+        ("http://hush:hush@127.0.0.1/", "not contain a user or password"),
         ("http://[hush", "must begin with https://"),
     ],
 )

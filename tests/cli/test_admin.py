@@ -60,7 +60,7 @@ def test_each_broken_place_of_a_chain_is_named() -> None:
     changed = [msgspec.structs.replace(row, actor="nobody") if row.seq == 3 else row for row in whole]
 
     assert faults(whole) == []
-    assert faults(changed) == ["3 req_3: it is not what was sealed"]
+    assert faults(changed) == ["3 req_3: differs from what was sealed"]
     assert faults([row for row in whole if row.seq != 3]) == ["4 req_4: 1 missing before it"]
     assert faults(whole[2:]) == []
 
@@ -126,7 +126,7 @@ def test_an_entry_that_somebody_changed_in_the_store_is_named(terminal: Terminal
 
     assert result.exit_code == 1
     assert result.stdout.splitlines()[-1].split()[:2] == ["acme", "2"]
-    assert "it is not what was sealed" in result.stdout
+    assert "differs from what was sealed" in result.stdout
 
 
 def test_a_tenant_is_described_piece_by_piece(terminal: Terminal) -> None:

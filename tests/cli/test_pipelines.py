@@ -40,7 +40,7 @@ def test_the_folder_one_is_in_is_meant_if_none_is_said(tmp_path: Path, monkeypat
     put(tmp_path, "a", "name: x\n")
     monkeypatch.chdir(tmp_path)
 
-    assert Terminal().call("validate").stdout.startswith("a/pipeline.yaml:1:1: it says nothing to do")
+    assert Terminal().call("validate").stdout.startswith("a/pipeline.yaml:1:1: a pipeline needs `tasks`")
 
 
 def test_each_error_has_its_place_and_the_exit_code_says_so(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_file_from_a_pipe() -> None:
     result = Terminal().call("validate", "-", stdin="name: x\n")
 
     assert result.exit_code == 2
-    assert result.stdout.startswith("stdin:1:1: it says nothing to do")
+    assert result.stdout.startswith("stdin:1:1: a pipeline needs `tasks`")
 
 
 def test_the_schema_of_pipeline_files() -> None:
@@ -166,7 +166,7 @@ def test_a_plan_says_what_is_broken_and_plans_the_rest(tmp_path: Path, home: Pat
     result = Terminal().call("plan", tmp_path, "--server", NOBODY, "-q")
 
     assert (result.exit_code, result.stdout) == (2, "good\n")
-    assert "bad/pipeline.yaml:1:1: it says nothing to do" in result.stderr
+    assert "bad/pipeline.yaml:1:1: a pipeline needs `tasks`" in result.stderr
 
 
 def test_a_plan_with_a_server_says_what_would_change(tmp_path: Path, terminal: Terminal) -> None:

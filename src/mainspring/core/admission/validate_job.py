@@ -118,7 +118,7 @@ def check_about(labels: dict[str, str], description: str, faults: Faults) -> Non
         faults.add("labels", f"has {len(labels)} entries; the maximum is {MOST_LABELS}")
     for name, value in list(labels.items())[:MOST_LABELS]:
         if not JOB_LABEL.fullmatch(name):
-            why = f"{_quote(name)} is not a label: use 1 to {LONGEST_LABEL_OF_JOB} letters, digits, dots, hyphens, slashes"
+            why = f"{_quote(name)} is not a label: use 1 to {LONGEST_LABEL_OF_JOB} letters, digits, . - and /"
             faults.add("labels", why)
         elif not 1 <= len(value) <= LONGEST_LABEL_OF_JOB:
             faults.add(strict_json.path_to("labels", name), f"must have 1 to {LONGEST_LABEL_OF_JOB} characters")
@@ -135,7 +135,7 @@ def check_labels(labels: dict[str, str], where: str, faults: Faults) -> None:
         if not LABEL.fullmatch(key) or not LABEL.fullmatch(value):
             faults.add(
                 strict_json.path_to(where, key),
-                f"{_quote(key)}: {_quote(value)} is not a label: use 1 to 128 letters, digits, . _ - and / on both sides",
+                f"{_quote(key)}: {_quote(value)} is not a label: use 1 to 128 letters, digits, . _ - and /",
             )
 
 
