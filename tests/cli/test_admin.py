@@ -61,7 +61,7 @@ def test_each_broken_place_of_a_chain_is_named() -> None:
 
     assert faults(whole) == []
     assert faults(changed) == ["3 req_3: differs from what was sealed"]
-    assert faults([row for row in whole if row.seq != 3]) == ["4 req_4: 1 missing before it"]
+    assert faults([row for row in whole if row.seq != 3]) == ["4 req_4: entries missing before it: 1"]
     assert faults(whole[2:]) == []
 
 

@@ -33,7 +33,7 @@ def test_a_run_at_risk_is_told_of_and_escalated_before_it_is_late(terminal: Term
     assert "at risk" in terminal.out("runs", "-o", "wide", "--columns", "id,finish_by")
     (alert,) = until(lambda: alerts(terminal, run), "somebody is told")
     assert (alert["kind"], alert["severity"]) == ("run_at_risk", "warning")
-    assert "what is left usually takes" in alert["summary"]
+    assert "the remaining tasks usually take" in alert["summary"]
 
     terminal.out("cancel", run, "--yes")
     until(lambda: not alerts(terminal, run), "that is over")

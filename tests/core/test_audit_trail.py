@@ -108,7 +108,7 @@ def test_a_missing_entry_is_found(part: int) -> None:
 
     found = check(rows, part)
 
-    assert [(fault.seq, fault.id, fault.why) for fault in found] == [(4, "req_4", "1 entries missing before it")]
+    assert [(fault.seq, fault.id, fault.why) for fault in found] == [(4, "req_4", "entries missing before it: 1")]
 
 
 def test_a_duplicate_entry_is_found() -> None:

@@ -117,7 +117,7 @@ class ChainCheck:
             previous = self.head.hash if self.head is not None else BEGINNING if row.seq == 1 else None
             if self.head is not None and row.seq != self.head.seq + 1:
                 missing = row.seq - self.head.seq - 1
-                why = f"{missing} entries missing before it" if missing > 0 else "duplicate sequence number"
+                why = f"entries missing before it: {missing}" if missing > 0 else "duplicate sequence number"
                 yield self._fault(row, why)
             elif previous is not None and link(previous, row.seq, row) != row.hash:
                 yield self._fault(row, "differs from what was sealed")
