@@ -96,7 +96,7 @@ async def test_a_path_outside_the_folder_is_rejected_with_its_result(office: Off
     assert verdict is Verdict.REJECTED
     assert after == []
     assert now["state"] == "QUARANTINED"
-    assert "leads elsewhere" in now["because"]
+    assert "segment" in now["because"]
 
 
 async def test_an_artifact_expires_after_the_end_of_its_run(office: Office) -> None:

@@ -197,11 +197,11 @@ async def test_clients_can_recompute_the_hashes(office: Office) -> None:
 @pytest.mark.parametrize(
     ("tampering", "seq", "why"),
     [
-        ("UPDATE audit SET actor = 'token:bob' WHERE seq = 3", 3, "not what was sealed"),
-        ("UPDATE audit SET after = NULL WHERE seq = 1", 1, "not what was sealed"),
+        ("UPDATE audit SET actor = 'token:bob' WHERE seq = 3", 3, "differs from what was sealed"),
+        ("UPDATE audit SET after = NULL WHERE seq = 1", 1, "differs from what was sealed"),
         ("DELETE FROM audit WHERE seq = 3", 4, "missing before it"),
         ("DELETE FROM audit WHERE seq = 5", 5, "end of the chain is missing"),
-        ("UPDATE audit_heads SET hash = 'x'", 5, "written anew"),
+        ("UPDATE audit_heads SET hash = 'x'", 5, "the chain was rewritten"),
         ("DELETE FROM audit_heads", 1, "head of the chain is missing"),
     ],
 )

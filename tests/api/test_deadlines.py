@@ -46,7 +46,7 @@ async def test_a_run_shows_its_deadline(office: Office) -> None:
     ("fields", "why"),
     [
         ({"finish_by": "2020-01-01T00:00:00Z"}, "must be later than the run starts"),
-        ({"finish_by": "2026-01-01T00:00:00"}, "must say its time zone"),
+        ({"finish_by": "2026-01-01T00:00:00"}, "must have a time zone"),
         ({"finish_by": "9000-01-01T00:00:00Z"}, "must be within 366 days of its start"),
     ],
 )

@@ -248,5 +248,5 @@ def test_a_ca_is_created_once_with_a_private_key_file(tmp_path: Path) -> None:
         certificates.make_authority(tmp_path / "one", now=now)
     with pytest.raises(Refused, match="is not the key of"):
         Authority(tmp_path / "one" / AUTHORITY_CERTIFICATE, tmp_path / "two" / AUTHORITY_KEY)
-    with pytest.raises(Refused, match="can't be read"):
+    with pytest.raises(Refused, match="can't read the worker authority"):
         Authority(tmp_path / "one" / AUTHORITY_CERTIFICATE, tmp_path / "nowhere")

@@ -158,7 +158,7 @@ async def test_a_job_with_a_pool_runs_there_only(office: Office) -> None:
     run = await submit(acme, {**NOOP, "name": "far", "pool": "frankfurt"})
     assert await pool_of(office, run.id) == "frankfurt"
     body = problem(await acme.post("/api/v1/jobs", json={**NOOP, "pool": "frankfrut"}), 422)
-    assert body["errors"] == [{"pointer": "/pool", "detail": "there is no pool 'frankfrut', did you mean frankfurt?"}]
+    assert body["errors"] == [{"pointer": "/pool", "detail": "unknown pool 'frankfrut', did you mean frankfurt?"}]
 
 
 async def test_a_task_must_fit_the_maximum_of_its_pool(office: Office) -> None:
@@ -176,7 +176,7 @@ async def test_a_task_must_fit_the_maximum_of_its_pool(office: Office) -> None:
     ]
     body = problem(await acme.post("/api/v1/runs", json={"job": "large"}), 422)
     assert body["errors"][0]["pointer"] == "/job"
-    assert "at most 32 cores" in body["errors"][0]["detail"]
+    assert "limit is 32 cores" in body["errors"][0]["detail"]
 
 
 async def test_a_long_backlog_sheds_p2_line_by_line_and_never_p0(tmp_path: Path) -> None:

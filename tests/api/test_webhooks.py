@@ -111,7 +111,7 @@ async def test_a_failure_has_a_text_summary(office: Office) -> None:
         hand.say(Result(task.attempt, Outcome.FAILED))
         request = await server.next()
 
-    assert msgspec.json.decode(request.body)["text"] == f"etl failed: its only try failed ({run.id})"
+    assert msgspec.json.decode(request.body)["text"] == f"etl failed: the only attempt failed ({run.id})"
 
 
 async def test_only_subscribed_events_are_delivered(office: Office) -> None:
@@ -279,7 +279,7 @@ async def test_a_url_may_be_a_reference_if_the_server_allows_it(tmp_path: Path, 
         ("", "CHAT"),
         ("ftp://hush", "must begin with https://"),
         ("hush", "must begin with https://"),
-        ("http://hush:hush@127.0.0.1/", "no user or password"),
+        ("http://hush:hush@127.0.0.1/", "not contain a user or password"),
         ("http://[hush", "must begin with https://"),
     ],
 )

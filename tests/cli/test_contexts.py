@@ -173,8 +173,8 @@ def test_the_invoker_of_the_project_file_is_the_default(
 ) -> None:
     """A worker rejects an invalid invoker, which ends it at once."""
     (place / "mainspring.toml").write_text('[invoker]\ncommand = ["llm"]\nmodel = "small"\n')
-    assert "invoker.model: goes only with url" in typist.call("worker", "--as-root").stderr
+    assert "invoker.model: requires url" in typist.call("worker", "--as-root").stderr
 
     monkeypatch.setenv("MAINSPRING_WORKER__INVOKER", "python:nowhere")
     assert "invoker.python: must be package.module:function" in typist.call("worker", "--as-root").stderr
-    assert "'llm' is no invoker" in typist.call("worker", "--as-root", "--invoker", "llm").stderr
+    assert "'llm' is not an invoker" in typist.call("worker", "--as-root", "--invoker", "llm").stderr

@@ -1,4 +1,4 @@
-"""A submission is validated whole, and every fault is named (ADM-1, SEC-6)."""
+"""A submission is validated as a whole, and every fault is reported (ADM-1, SEC-6)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from mainspring.protocol.errors import Fault, Refused
 from tests.core.submissions import LIMITS, Value, a_big_job, body_of, refusal_of
 
 
-def test_a_job_is_read_as_it_was_meant() -> None:
-    """ADM-1: nothing is lost on the way, nothing is added."""
+def test_decoding_a_job_is_lossless() -> None:
+    """ADM-1: nothing is lost or added."""
     job = decode_job(
         b"""{ "name": "nightly", "on_failure": "skip_failed", "timeout_seconds": 3600,
               "tasks": [ {"name": "extract", "work": {"run": ["x", "1"]}, "labels": {"disk": "ssd"}, "zone": "eu-1"},
@@ -42,13 +42,13 @@ def test_a_job_is_read_as_it_was_meant() -> None:
         (b"\xff", "body", "not UTF-8 (byte 0)"),
         (b'{"name":"\xed\xa0\x80","tasks":[]}', "body", "not UTF-8"),
         (b"\xef\xbb\xbf{}", "body", "is not JSON"),
-        (b"[]", "body", "a job is an object"),
-        (b"null", "body", "a job is an object"),
-        (b'"job"', "body", "a job is an object"),
-        (b"{}", "tasks", "there are 0"),
+        (b"[]", "body", "must be an object"),
+        (b"null", "body", "must be an object"),
+        (b'"job"', "body", "must be an object"),
+        (b"{}", "tasks", "has 0 entries"),
         (b"{}", "name", "is missing"),
         (b'{"name":"a","tasks":{}}', "tasks", "must be a list"),
-        (b'{"name":"a","tasks":[]}', "tasks", "there are 0"),
+        (b'{"name":"a","tasks":[]}', "tasks", "has 0 entries"),
         (b'{"name":"a","name":"b","tasks":[{"name":"x"}]}', "body", "'name' more than once"),
         (b'{"tasks":[],"name":"a","tasks":[{"name":"x"}]}', "body", "'tasks' more than once"),
         (b'{"name":"a","tasks":[{"name":"x","name":"x"}]}', "tasks[0]", "'name' more than once"),
@@ -61,20 +61,20 @@ def test_a_job_is_read_as_it_was_meant() -> None:
         (b'{"name":"a","tasks":[{"name":"x","work":"\\u0000"}]}', "tasks[0].work", "NUL"),
         (b'{"name":"a","tasks":[{"name":"x","work":{"\\u0000":1}}]}', "tasks[0].work['\\x00']", "NUL"),
         (b'{"name":"a\\u0000","tasks":[{"name":"x"}]}', "name", "NUL"),
-        (b'{"name":"a","tasks":[{"name":"x","work":"\\ud800"}]}', "tasks[0].work", "half of a character"),
-        (b'{"name":"\\udfff","tasks":[{"name":"x"}]}', "name", "half of a character"),
+        (b'{"name":"a","tasks":[{"name":"x","work":"\\ud800"}]}', "tasks[0].work", "lone surrogate"),
+        (b'{"name":"\\udfff","tasks":[{"name":"x"}]}', "name", "lone surrogate"),
         (b'{"name":"a","tasks":[{"name":"x","work":' + b"[" * 65 + b"]" * 65 + b"}]}", "tasks[0].work[0][0]", "64"),
         (b'{"name":"a","tasks":[{"name":"x","work":' + b"[" * 9_999 + b"]" * 9_999 + b"}]}", "body", "deeper than 64"),
         (b'{"name":"a","tasks":[' + b"[" * 9_999 + b"]" * 9_999 + b"]}", "body", "deeper than 64"),
         (b'{"name":"a","tasks":[1]}', "tasks[0]", "must be an object, not an integer"),
-        (b'{"name":"a","tasks":[null]}', "tasks[0]", "must be an object, not nothing"),
+        (b'{"name":"a","tasks":[null]}', "tasks[0]", "must be an object, not null"),
         (b'{"name":1,"tasks":[{"name":"x"}]}', "name", "expected `str`, got `int`"),
         (b'{"name":"a","on_failure":"panic","tasks":[{"name":"x"}]}', "on_failure", "fail_fast, fail_after_all"),
-        (b'{"name":"a","' + b"x" * 9_999 + b'":1,"tasks":[{"name":"x"}]}', "x" * 40, "is not known"),
+        (b'{"name":"a","' + b"x" * 9_999 + b'":1,"tasks":[{"name":"x"}]}', "x" * 40, "is unknown"),
         (b'{"name":"' + b"x" * 9_999 + b'","tasks":[{"name":"x"}]}', "name", "larger than"),
     ],
 )  # fmt: skip
-def test_what_is_no_job_is_refused_with_the_place_and_the_reason(body: bytes, where: str, why: str) -> None:
+def test_invalid_job_is_refused_with_path_and_reason(body: bytes, where: str, why: str) -> None:
     """F70, F77: hostile and careless JSON."""
     with pytest.raises(Refused) as raised:
         decode_job(body, LIMITS)
@@ -83,8 +83,8 @@ def test_what_is_no_job_is_refused_with_the_place_and_the_reason(body: bytes, wh
     assert refusal_of(body)
 
 
-def test_every_fault_is_named_and_no_bad_task_hides_another() -> None:
-    """ADM-1: the answer names every fault, not just the first."""
+def test_every_fault_is_reported_and_no_bad_task_hides_another() -> None:
+    """ADM-1: the answer lists every fault, not just the first."""
     found = refusal_of(
         body_of(
             {"name": "A", "max_attempts": 9, "work": {"x": [1]}, "labels": {"a": "?"}},
@@ -118,34 +118,34 @@ def test_every_fault_is_named_and_no_bad_task_hides_another() -> None:
         "tasks[3].needs[1].task",
         "tasks[3].needs[2].when",
     ]
-    assert found["tasks[5].name"] == "is also the name of tasks[3]"
+    assert found["tasks[5].name"] == "is already used by tasks[3]"
 
 
-def test_a_task_that_can_not_be_read_still_has_its_name_for_the_others() -> None:
-    """ADM-1: one fault does not make others that are none."""
+def test_name_of_an_undecodable_task_is_known_to_others() -> None:
+    """ADM-1: one fault does not cause others."""
     assert list(refusal_of(body_of({"name": "a", "max_attempts": "x"}, {"name": "b", "needs": [{"task": "a"}]}))) == [
         "tasks[0].max_attempts"
     ]
 
 
-def test_at_most_a_hundred_faults_are_named_and_the_others_counted() -> None:
-    """SEC-6: also what we answer is bounded."""
+def test_a_hundred_faults_are_listed_and_the_rest_counted() -> None:
+    """SEC-6: the response is bounded, too."""
     with pytest.raises(Refused, match="the job has 20000 faults") as raised:
         decode_job(body_of(*({"name": f"t{n}", "max_attempts": 0} for n in range(20_000))), LIMITS)
     assert len(raised.value.faults) == 101
-    assert raised.value.faults[-1] == Fault(where="body", why="and at least 19900 more faults")
+    assert raised.value.faults[-1] == Fault(where="body", why="at least 19900 more faults")
 
 
-def test_a_million_tasks_are_refused_before_they_are_read() -> None:
+def test_a_million_tasks_are_refused_before_decoding() -> None:
     """ADM-1: at most 250,000; it takes a tenth of a second, and a test is not a benchmark."""
     body = b'{"name":"x","tasks":[' + b",".join(b'{"name":"t%d"}' % n for n in range(1_000_000)) + b"]}"
     started = time.thread_time()
-    assert refusal_of(body) == {"tasks": "there are 1000000; a job has 1 to 250000"}
+    assert refusal_of(body) == {"tasks": "has 1000000 entries; a job needs 1 to 250000"}
     assert time.thread_time() - started < 2
 
 
-def test_a_job_of_a_million_tasks_built_by_code_is_refused_as_well() -> None:
-    """ADM-1: the same limit on the inside."""
+def test_a_job_of_a_million_tasks_built_by_code_is_refused() -> None:
+    """ADM-1: the same limit for internal callers."""
     [fault] = check_job(JobSpec(name="x", tasks=(TaskSpec(name="a"),) * 1_000_000), LIMITS)
     assert fault.where == "tasks"
 
@@ -160,8 +160,8 @@ def test_a_job_of_a_million_tasks_built_by_code_is_refused_as_well() -> None:
     ],
     ids=["diamonds", "chain", "fan-out", "fan-in"],
 )
-def test_large_graphs_are_taken(tasks: int, needs: Callable[[int], list[int]]) -> None:
-    """ADM-1: 100,000 in about a second; deeper than any limit of recursion. A busy machine may take its time."""
+def test_large_graphs_are_accepted(tasks: int, needs: Callable[[int], list[int]]) -> None:
+    """ADM-1: 100,000 in about a second; deeper than any recursion limit. A busy machine may be slower."""
     body = a_big_job(tasks, needs)
     started = time.thread_time()
     job = decode_job(body, LIMITS)
@@ -169,15 +169,15 @@ def test_large_graphs_are_taken(tasks: int, needs: Callable[[int], list[int]]) -
     assert len(job.tasks) == tasks
 
 
-def test_a_body_is_measured_before_it_is_read() -> None:
-    """F70: a byte cap before parsing."""
-    with pytest.raises(Refused, match="has 5000 bytes, 100 are allowed"):
+def test_body_size_is_checked_before_parsing() -> None:
+    """F70: a limit in bytes before parsing."""
+    with pytest.raises(Refused, match="has 5000 bytes; the maximum is 100"):
         decode_job(b"[" * 5_000, Limits(max_body_bytes=100))
 
 
 @pytest.mark.parametrize("junk", [b"[],", b'{"a":1},', b'"x",', b"1,"])
-def test_a_huge_body_of_junk_is_refused_without_becoming_objects(junk: bytes) -> None:
-    """F70: a few megabytes of it in a work, in a task, in an unknown field."""
+def test_a_huge_invalid_body_is_refused_without_decoding_to_objects(junk: bytes) -> None:
+    """F70: a few megabytes in a work, in a task, in an unknown field."""
     much = b"[" + junk * 1_000_000 + b"1]"
     for body in (
         b'{"name":"a","tasks":[{"name":"x","work":' + much + b"}]}",
@@ -207,7 +207,9 @@ _FIELDS = [field.name for field in msgspec.structs.fields(TaskSpec)]
 
 
 @given(st.lists(st.dictionaries(st.sampled_from(_FIELDS), _JSON, max_size=4), min_size=1, max_size=3))
-def test_any_json_in_any_field_is_taken_or_refused_and_what_is_taken_is_good(tasks: list[dict[str, Value]]) -> None:
+def test_any_json_in_any_field_is_accepted_or_refused_and_accepted_jobs_are_valid(
+    tasks: list[dict[str, Value]],
+) -> None:
     """ADM-1: what passes here passes everything after it."""
     try:
         job = decode_job(body_of(*({"name": f"t{n}", **task} for n, task in enumerate(tasks))), LIMITS)
@@ -220,8 +222,8 @@ def test_any_json_in_any_field_is_taken_or_refused_and_what_is_taken_is_good(tas
 
 
 @pytest.mark.parametrize(("start", "piece"), [(b'"tasks":[0', b",0"), (b'"x":0', b',"x":0')], ids=["numbers", "keys"])
-def test_a_large_body_of_small_things_becomes_no_objects(start: bytes, piece: bytes) -> None:
-    """Each would take thirty times as much memory as it has bytes."""
+def test_a_large_body_of_small_values_is_not_decoded_to_objects(start: bytes, piece: bytes) -> None:
+    """They would take thirty times as much memory as their bytes."""
     body = b'{"name":"many",' + start + piece * 1_000_000
     body += b"]}" if b"[" in start else b"}"
     tracemalloc.start()

@@ -1,4 +1,4 @@
-"""Names of artifacts, and what a task may fetch (WRK-11)."""
+"""Artifact paths and fetch patterns (WRK-11)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOW = datetime(2026, 11, 16, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("path", ["a", "a.csv", "by day/ü.csv", "100%.txt", ".hidden", "...", "a/b/c", "x" * 255])
-def test_paths_that_are_good(path: str) -> None:
+def test_valid_paths(path: str) -> None:
     assert fault_in_path(path) is None
 
 
@@ -29,12 +29,12 @@ def test_paths_that_are_good(path: str) -> None:
         *("\ud800", "x" * 256, "ü" * 128, "x/" * 256 + "x", "ü/" * 300 + "x"),
     ],
 )
-def test_paths_that_are_not(path: str) -> None:
+def test_invalid_paths(path: str) -> None:
     assert fault_in_path(path) is not None
 
 
 @given(st.text())
-def test_no_good_path_leads_out_of_its_key(path: str) -> None:
+def test_no_valid_path_leads_out_of_its_key(path: str) -> None:
     if fault_in_path(path) is None:
         parts = key_of("acme", "run_1", "task_1", "att_1", path).split("/")
         assert parts[:4] == ["acme", "run_1", "task_1", "att_1"]
@@ -60,16 +60,16 @@ def test_no_good_path_leads_out_of_its_key(path: str) -> None:
         ("other/*", "a.csv", False),
     ],
 )
-def test_what_a_pattern_means(fetch: str, path: str, is_wanted: bool) -> None:
+def test_pattern_matching(fetch: str, path: str, is_wanted: bool) -> None:
     assert wanted([fetch], "extract", path) is is_wanted
 
 
 @pytest.mark.parametrize("text", ["", "/a", "extract/", "extract/../a", "*/a", "a?b", "x" * 201])
-def test_what_names_no_artifacts(text: str) -> None:
+def test_invalid_patterns(text: str) -> None:
     assert fault_in_fetch(text) is not None
 
 
-def test_a_row_is_over_so_long_after_the_end_of_its_run() -> None:
+def test_an_artifact_expires_after_the_end_of_its_run() -> None:
     row = ArtifactRow(
         run_id="run_1", task_id="task_1", attempt_id="att_1", path="a", task="t", partition=None, tenant="acme",
         size_bytes=1, sha256="", place="", keep_seconds=60, succeeded=True, stored_at=NOW,
@@ -100,13 +100,13 @@ def a_task(name: str, *needs: str, fetch: list[str] | None = None, **work: objec
     }
 
 
-def test_a_task_fetches_from_what_is_upstream_also_indirectly() -> None:
+def test_a_task_may_fetch_from_direct_and_indirect_upstream_tasks() -> None:
     first, second = a_task("extract"), a_task("clean", "extract")
 
     assert faults(first, second, a_task("load", "clean", fetch=["extract/*.csv", "clean"])) == {}
 
 
-def test_a_task_does_not_fetch_from_what_is_not_upstream() -> None:
+def test_a_task_may_not_fetch_from_other_tasks() -> None:
     found = faults(
         a_task("extract"), a_task("beside"), a_task("load", "extract", fetch=["beside", "extarct/a", "load"])
     )
@@ -115,7 +115,7 @@ def test_a_task_does_not_fetch_from_what_is_not_upstream() -> None:
     assert "did you mean" in found["tasks[2].work.fetch[1]"]
 
 
-def test_what_is_fetched_is_said_properly_and_only_where_there_is_a_machine() -> None:
+def test_fetch_is_validated_and_only_allowed_on_the_workers_machine() -> None:
     load = a_task("load", "extract", fetch=["extract/../x"])
     call = a_task("call", "extract", fetch=["extract"], http={"url": "https://example.org"})
     many = a_task("many", "extract", fetch=["extract"] * 101)

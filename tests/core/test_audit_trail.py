@@ -1,4 +1,4 @@
-"""Chains of the audit log: whatever is done to a sealed entry, the check names the place."""
+"""Audit chains: any tampering with a sealed entry is detected and located."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def check(rows: list[AuditRow], part: int = 100) -> list[AuditFault]:
     return [fault for first in range(0, len(rows), part) for fault in going.faults_in(rows[first : first + part])]
 
 
-def test_each_entry_follows_the_one_before_in_its_tenants_chain() -> None:
+def test_each_entry_is_linked_to_the_previous_one_of_its_tenant() -> None:
     mixed = [entry for pair in zip(entries(3, "a"), entries(3, "b"), strict=True) for entry in pair]
 
     sealed = seal(mixed, {})
@@ -58,7 +58,7 @@ def test_each_entry_follows_the_one_before_in_its_tenants_chain() -> None:
 
 
 @given(st.integers(0, 8))
-def test_a_chain_is_the_same_however_often_it_was_stopped(stop: int) -> None:
+def test_sealing_in_parts_gives_the_same_chain(stop: int) -> None:
     all_at_once = seal(entries(8), {})
 
     first = seal(entries(8)[:stop], {})
@@ -68,11 +68,11 @@ def test_a_chain_is_the_same_however_often_it_was_stopped(stop: int) -> None:
 
 
 @given(st.integers(1, 5))
-def test_a_chain_that_nobody_touched_has_no_faults_read_in_whatever_parts(part: int) -> None:
+def test_an_untouched_chain_has_no_faults_in_whatever_parts_it_is_read(part: int) -> None:
     assert check(seal(entries(5), {}), part) == []
 
 
-def test_a_chain_whose_beginning_is_no_longer_kept_has_no_faults() -> None:
+def test_a_chain_with_a_pruned_beginning_has_no_faults() -> None:
     assert check(seal(entries(5), {})[2:]) == []
 
 
@@ -88,37 +88,37 @@ def test_every_field_is_part_of_the_hash() -> None:
 
 @pytest.mark.parametrize("field", CHANGES)
 @pytest.mark.parametrize("place", [0, 2, 4])
-def test_a_change_of_any_field_is_found_there_and_nowhere_else(field: str, place: int) -> None:
+def test_a_change_of_any_field_is_located(field: str, place: int) -> None:
     rows = seal(entries(5), {})
     rows[place] = replace(rows[place], **{field: CHANGES[field]})
 
-    assert [(fault.seq, fault.why) for fault in check(rows)] == [(place + 1, "it is not what was sealed")]
+    assert [(fault.seq, fault.why) for fault in check(rows)] == [(place + 1, "differs from what was sealed")]
 
 
-def test_texts_can_not_be_moved_from_one_field_to_the_next() -> None:
+def test_text_can_not_be_moved_between_fields() -> None:
     first, second = entries(1)[0], replace(entries(1)[0], actor="token:an", source="n192.0.2.7")
 
     assert link(BEGINNING, 1, first) != link(BEGINNING, 1, second)
 
 
 @pytest.mark.parametrize("part", [1, 2, 100])
-def test_an_entry_that_is_missing_is_found(part: int) -> None:
+def test_a_missing_entry_is_found(part: int) -> None:
     rows = seal(entries(5), {})
     del rows[2]
 
     found = check(rows, part)
 
-    assert [(fault.seq, fault.id, fault.why) for fault in found] == [(4, "req_4", "1 missing before it")]
+    assert [(fault.seq, fault.id, fault.why) for fault in found] == [(4, "req_4", "entries missing before it: 1")]
 
 
-def test_an_entry_that_is_there_twice_is_found() -> None:
+def test_a_duplicate_entry_is_found() -> None:
     rows = seal(entries(3), {})
     rows.insert(2, replace(rows[1], id="req_forged"))
 
-    assert [(fault.id, fault.why) for fault in check(rows)] == [("req_forged", "its number is there twice")]
+    assert [(fault.id, fault.why) for fault in check(rows)] == [("req_forged", "duplicate sequence number")]
 
 
-def test_an_end_that_was_cut_off_or_written_anew_is_found_by_its_head() -> None:
+def test_a_truncated_or_rewritten_end_is_found_by_its_head() -> None:
     rows = seal(entries(5), {})
     (head,) = heads_of(rows)
     anew = seal([replace(entry, actor="token:bob") for entry in entries(5)], {})
@@ -126,7 +126,7 @@ def test_an_end_that_was_cut_off_or_written_anew_is_found_by_its_head() -> None:
     for kept, why in (
         (rows, None),
         (rows[:4], "the end of the chain is missing"),
-        (anew, "the chain was written anew"),
+        (anew, "the chain was rewritten"),
     ):
         going = ChainCheck("acme")
         assert list(going.faults_in(kept)) == []
@@ -134,7 +134,7 @@ def test_an_end_that_was_cut_off_or_written_anew_is_found_by_its_head() -> None:
         assert (fault and fault.why) == why
 
 
-def test_of_a_chain_that_is_gone_the_end_is_missing_and_one_that_went_on_is_good() -> None:
+def test_a_deleted_chain_has_a_missing_end_and_a_longer_chain_is_valid() -> None:
     rows = seal(entries(5), {})
     going = ChainCheck("acme")
     list(going.faults_in(rows))

@@ -9,8 +9,8 @@ from mainspring.core.model.task import TaskState
 from tests.core.builders import a_run, a_task
 
 
-def test_a_batch_counts_the_rows_that_it_writes() -> None:
-    """Every list but the effects: an empty batch only renews the lease."""
+def test_a_batch_counts_its_rows() -> None:
+    """All lists except the effects: an empty batch only renews the lease."""
     batch = Batch()
     assert batch.rows() == 0
     batch.effects.append(Effect())
@@ -26,8 +26,8 @@ def test_a_batch_counts_the_rows_that_it_writes() -> None:
             assert batch.rows() == before + 1, f"{field.name} is not counted"
 
 
-def test_batches_share_nothing() -> None:
-    """What one shard writes is not in another's batch."""
+def test_batches_share_no_state() -> None:
+    """Rows of one shard never appear in another's batch."""
     one, other = Batch(), Batch()
     one.archived.append("run_1")
     assert other.archived == []

@@ -91,7 +91,7 @@ def test_bookings_apply_on_top_of_a_temporary_quota() -> None:
 @pytest.mark.parametrize(
     ("change", "where", "why"),
     [
-        ({"name": "No Name"}, "name", "is no name"),
+        ({"name": "No Name"}, "name", "is not a valid name"),
         ({"cron": "0 25 * * *"}, "cron", "25 is not from 0 to 23"),
         ({"cron": "nonsense"}, "cron", "has 1 field"),
         ({"cron": "0 0 30 2 *"}, "cron", "window"),

@@ -1,4 +1,4 @@
-"""Circuits open when it only does harm to go on, and close when it is better (RTY-4)."""
+"""Circuit breakers open when retrying does only harm, and close after a success (RTY-4)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def an_open_job() -> JobCircuits:
     return circuits
 
 
-def test_a_hundred_alike_within_a_minute_open_a_circuit() -> None:
+def test_a_hundred_failures_with_one_signature_within_a_minute_open_the_breaker() -> None:
     """The hundredth does, once."""
     circuits = SignatureCircuits()
     opened = [circuits.failed("e", "boom", START + n * 0.6) is not None for n in range(ALIKE + 1)]
@@ -44,15 +44,15 @@ def test_a_hundred_alike_within_a_minute_open_a_circuit() -> None:
     assert list(circuits.open) == ["e"]
 
 
-def test_a_hundred_within_longer_do_not() -> None:
-    """One a second goes on for ever."""
+def test_a_hundred_failures_over_a_longer_time_do_not() -> None:
+    """One per second may continue forever."""
     circuits = SignatureCircuits()
     assert not any(circuits.failed("e", "boom", START + n) for n in range(1000))
 
 
 @given(st.lists(st.floats(0, 20), max_size=300))
-def test_a_circuit_opens_exactly_if_a_hundred_came_within_a_minute(waits: list[float]) -> None:
-    """Whatever the times."""
+def test_the_breaker_opens_exactly_if_a_hundred_failures_are_within_a_minute(waits: list[float]) -> None:
+    """For any times."""
     circuits, times, now = SignatureCircuits(), [], START
     for wait in [*waits, *([0.3] * 50)]:
         now += wait / 20
@@ -63,37 +63,36 @@ def test_a_circuit_opens_exactly_if_a_hundred_came_within_a_minute(waits: list[f
             return
 
 
-def test_only_so_many_signatures_are_counted() -> None:
-    """Who makes every failure look different fills nobody's memory."""
+def test_the_number_of_counted_signatures_is_bounded() -> None:
+    """Failures that all differ don't fill the memory."""
     circuits = SignatureCircuits()
     for number in range(MOST_SIGNATURES + 50):
         circuits.failed(f"e{number}", "boom", START)
     assert len(circuits._failures) == MOST_SIGNATURES
 
 
-def test_what_is_not_open_lets_everything_through() -> None:
-    """The usual case."""
+def test_a_closed_breaker_lets_everything_through() -> None:
+    """The common case."""
     assert all(an_open_signature().lets_through("other", START) for _ in range(200))
     assert all(an_open_job().lets_through("acme/other", START) for _ in range(200))
 
 
-def test_one_in_a_hundred_is_let_through() -> None:
-    """As a probe."""
+def test_one_in_a_hundred_is_a_probe() -> None:
     circuits = an_open_signature()
     through = [circuits.lets_through("e", START + 1) for _ in range(10 * PROBE_ONE_IN)]
     assert [n + 1 for n, lets in enumerate(through) if lets] == [PROBE_ONE_IN * n for n in range(1, 11)]
 
 
-def test_and_at_least_one_every_thirty_seconds() -> None:
-    """However few there are."""
+def test_at_least_one_probe_every_thirty_seconds() -> None:
+    """However few tasks there are."""
     circuits = an_open_signature()
     times = [START + n for n in range(1, 200)]
     probed = [now for now in times if circuits.lets_through("e", now)]
     assert probed == [START + PROBE_EVERY_SECONDS * n for n in range(1, 7)]
 
 
-def test_closing_forgets_what_was_counted() -> None:
-    """Another hundred have to come."""
+def test_closing_resets_the_counter_of_a_signature() -> None:
+    """Another hundred failures are needed."""
     circuits = an_open_signature()
     assert circuits.close("e") is not None
     assert circuits.close("e") is None
@@ -101,7 +100,7 @@ def test_closing_forgets_what_was_counted() -> None:
     assert circuits.failed("e", "boom", START + 1) is not None
 
 
-def test_a_job_is_paused_when_over_half_of_twenty_failed() -> None:
+def test_the_breaker_of_a_job_opens_when_over_half_of_twenty_failed() -> None:
     """Half is not over half, and nineteen are too few."""
     circuits = JobCircuits()
     assert not any(circuits.failed("acme/etl", START) for _ in range(10))
@@ -115,8 +114,8 @@ def test_a_job_is_paused_when_over_half_of_twenty_failed() -> None:
     assert not any(few.failed("acme/etl", START) for _ in range(19))
 
 
-def test_what_was_more_than_an_hour_ago_does_not_count() -> None:
-    """A good night does not excuse a bad morning, nor the other way round."""
+def test_attempts_older_than_an_hour_do_not_count() -> None:
+    """In either direction."""
     circuits = JobCircuits()
     for _ in range(1000):
         circuits.succeeded("acme/etl", START)
@@ -124,16 +123,16 @@ def test_what_was_more_than_an_hour_ago_does_not_count() -> None:
     assert opened == [False] * 19 + [True]
 
 
-def test_one_task_of_a_paused_job_is_let_through_every_ten_minutes() -> None:
-    """From its opening on."""
+def test_one_task_of_a_held_job_is_let_through_every_ten_minutes() -> None:
+    """From the opening on."""
     circuits = an_open_job()
     probed = [n for n in range(3000) if circuits.lets_through("acme/etl", START + n)]
     assert probed == [600, 1200, 1800, 2400]
 
 
 @given(st.lists(st.floats(0, 1, exclude_max=True), min_size=2, max_size=50))
-def test_one_is_held_until_the_next_probe_and_the_others_come_after_it(spreads: list[float]) -> None:
-    """So that there is a probe in time, and no crowd when the circuit closes."""
+def test_one_task_is_held_until_the_next_probe_and_the_others_longer(spreads: list[float]) -> None:
+    """So that there is a probe in time, and no crowd when the breaker closes."""
     circuits = an_open_job()
     probe_at = START + JOB_PROBE_EVERY_SECONDS
     first, *others = [circuits.held_until("acme/etl", spread, START + 5) for spread in spreads]
@@ -141,15 +140,15 @@ def test_one_is_held_until_the_next_probe_and_the_others_come_after_it(spreads: 
     assert all(probe_at <= until <= probe_at + JOB_PROBE_EVERY_SECONDS for until in others)
 
 
-def test_closing_a_job_forgets_what_was_counted() -> None:
-    """Another twenty have to end."""
+def test_closing_resets_the_counter_of_a_job() -> None:
+    """Another twenty attempts are needed."""
     circuits = an_open_job()
     assert circuits.close("acme/etl") is not None
     assert not any(circuits.failed("acme/etl", START) for _ in range(19))
 
 
-def test_a_circuit_of_which_nothing_is_heard_is_forgotten() -> None:
-    """Everything that it held may have been cancelled."""
+def test_a_breaker_without_activity_closes() -> None:
+    """All of its tasks may have been cancelled."""
     circuits = an_open_signature()
     circuits.lets_through("e", START + 100)
     circuit = circuits.open["e"]

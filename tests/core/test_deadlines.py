@@ -1,4 +1,4 @@
-"""By when a run is to be over, what is left of it, and what follows from that (PLC-11)."""
+"""Deadlines of runs: remaining time, risk and escalation (PLC-11)."""
 
 from __future__ import annotations
 
@@ -40,36 +40,36 @@ def test_the_longest_path_counts() -> None:
     assert (outlook.latest_start_at, outlook.slack_seconds, outlook.is_at_risk) == (after(20), 20.0, False)
 
 
-def test_what_is_over_is_not_on_the_path() -> None:
+def test_ended_tasks_are_not_on_the_path() -> None:
     assert look({1: 50.0, 3: 20.0}, {0: [1, 2], 1: [3], 2: [3]}).left_seconds == 70.0
 
 
-def test_a_run_is_at_risk_once_more_is_left_than_time() -> None:
+def test_a_run_is_at_risk_once_the_remaining_time_exceeds_the_time_to_its_deadline() -> None:
     assert not look({0: 100.0}, {}).is_at_risk
     assert look({0: 100.1}, {}).is_at_risk
 
 
-def test_of_what_is_not_known_it_takes_at_least_the_rest() -> None:
+def test_unknown_durations_give_a_lower_bound() -> None:
     outlook = look({0: 70.0, 1: None}, {0: [1]}, ahead=60.0)
     assert (outlook.left_seconds, outlook.unknown, outlook.is_at_risk) == (70.0, 1, True)
     assert say_risk(outlook) == (
-        "it is to be over by 2026-01-01T02:01:00Z, in 1m 00s, and what is left usually takes at least 1m 10s"
+        "deadline 2026-01-01T02:01:00Z is in 1m 00s; the remaining tasks usually take at least 1m 10s"
     )
 
 
-def test_nothing_is_said_where_nothing_is_known() -> None:
+def test_there_is_no_forecast_without_known_durations() -> None:
     outlook = look({0: None, 1: None}, {0: [1]}, ahead=0.5)
     assert (outlook.left_seconds, outlook.slack_seconds, outlook.latest_start_at) == (None, None, None)
     assert not outlook.is_at_risk
 
 
-def test_the_usual_duration_is_what_nine_in_ten_did_not_exceed() -> None:
+def test_the_usual_duration_is_the_90th_percentile() -> None:
     assert usual_seconds([float(number) for number in range(10, 0, -1)], expected=99.0) == 9.0
     assert usual_seconds([], expected=99.0) == 99.0
     assert usual_seconds([], expected=None) is None
 
 
-def test_what_runs_has_the_rest_left_and_if_it_takes_long_a_tenth_of_that() -> None:
+def test_a_running_task_has_its_rest_left_or_a_tenth_of_its_elapsed_time() -> None:
     assert left_of(60.0) == 60.0
     assert left_of(60.0, delay=30.0) == 90.0
     assert left_of(60.0, elapsed=20.0) == 40.0
@@ -88,7 +88,7 @@ def test_what_runs_has_the_rest_left_and_if_it_takes_long_a_tenth_of_that() -> N
     ],
     ids=["from its start", "from a later start", "from its window", "its time is over", "a backfill"],
 )
-def test_within_which_time_a_run_is_to_be_over(window: int | None, created: int, start: int, by: int) -> None:
+def test_deadline_of_a_run(window: int | None, created: int, start: int, by: int) -> None:
     window_at = None if window is None else after(window)
     promised = promised_by(3600.0, window_at=window_at, created_at=after(created), start_at=after(start))
     assert promised == after(by)
@@ -98,7 +98,7 @@ def test_within_which_time_a_run_is_to_be_over(window: int | None, created: int,
     ("priority", "may_have_p0", "higher"),
     [(P2, False, P1), (P2, True, P1), (P1, False, None), (P1, True, P0), (P0, True, None)],
 )
-def test_one_step_higher_and_never_beyond_what_a_tenant_may_have(
+def test_priority_is_raised_by_one_and_only_as_far_as_allowed(
     priority: Priority, may_have_p0: bool, higher: Priority | None
 ) -> None:
     assert higher_priority(priority, may_have_p0=may_have_p0) is higher
@@ -109,7 +109,7 @@ def test_a_graph_may_be_as_deep_as_it_has_tasks() -> None:
     assert look(left, {position: [position + 1] for position in range(4_999)}).left_seconds == 5_000.0
 
 
-def test_what_leads_back_to_where_it_came_from_is_left_out() -> None:
+def test_edges_that_lead_back_are_ignored() -> None:
     assert look({0: 1.0, 1: 2.0}, {0: [1], 1: [0]}).left_seconds == 3.0
 
 
@@ -126,7 +126,7 @@ def graphs(draw: st.DrawFn) -> tuple[dict[int, float | None], Edges]:
 
 
 @given(graphs())
-def test_what_is_left_is_the_sum_along_its_path_and_no_path_is_longer(
+def test_the_remaining_time_is_that_of_the_longest_path(
     graph: tuple[dict[int, float | None], Edges],
 ) -> None:
     left, edges = graph
@@ -147,10 +147,10 @@ def test_what_is_left_is_the_sum_along_its_path_and_no_path_is_longer(
 @given(
     usual=st.floats(0.05, 10_000), within=st.floats(0.1, 20_000), waits=st.floats(0, 20_000), is_running=st.booleans()
 )
-def test_whoever_looks_as_often_as_it_says_finds_a_run_at_risk_before_it_is_late(
+def test_checks_at_the_given_intervals_find_a_run_at_risk_before_it_is_late(
     usual: float, within: float, waits: float, is_running: bool
 ) -> None:
-    """A task waits for so long, then runs and does not end, or never starts."""
+    """A task waits, then runs and does not end, or never starts."""
     at, looks = NOW, 0
     while True:
         running_for = (at - NOW).total_seconds() - waits
@@ -164,8 +164,8 @@ def test_whoever_looks_as_often_as_it_says_finds_a_run_at_risk_before_it_is_late
     assert at < after(within)
 
 
-def test_a_run_that_is_just_in_time_is_not_looked_at_all_the_time() -> None:
-    """A task that takes an hour runs, and has no slack: that stays so."""
+def test_a_run_just_in_time_is_not_checked_constantly() -> None:
+    """A task of an hour is running, without slack: that does not change."""
     assert look({0: 3_600.0}, {}, ahead=3_600.0).seconds_to_look() == 18.0
     assert look({0: 60.0}, {}, ahead=60.0).seconds_to_look() == 1.0
     assert look({0: 1.0}, {}, ahead=1.0).seconds_to_look() == 0.5

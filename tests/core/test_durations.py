@@ -1,4 +1,4 @@
-"""How long tasks usually take (LIV-4)."""
+"""Usual durations of tasks (LIV-4)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from mainspring.core.lifecycle.duration_stats import MOST_KEYS, ROWS_PER_BATCH, 
 from tests.core.builders import NOON
 
 
-def test_a_row_is_written_when_something_new_has_been_there_for_ten_seconds() -> None:
-    """However many there are meanwhile: one row."""
+def test_a_row_is_written_ten_seconds_after_a_change() -> None:
+    """One row, however many samples arrive meanwhile."""
     durations = Durations()
     for number in range(100):
         durations.record("acme", "nightly", "extract", float(number), life=number / 20)
@@ -25,7 +25,7 @@ def test_a_row_is_written_when_something_new_has_been_there_for_ten_seconds() ->
     assert durations.rows_to_write("pool", life=100, now=NOON) == []
 
 
-def test_few_rows_are_written_at_a_time() -> None:
+def test_a_few_rows_are_written_at_a_time() -> None:
     """A batch stays short; the others follow."""
     durations = Durations()
     for number in range(2 * ROWS_PER_BATCH + 1):
@@ -34,7 +34,7 @@ def test_few_rows_are_written_at_a_time() -> None:
     assert sizes == [ROWS_PER_BATCH, ROWS_PER_BATCH, 1, 0]
 
 
-def test_what_is_loaded_goes_on_where_it_stopped() -> None:
+def test_loaded_samples_are_continued() -> None:
     """HA-3."""
     first, second = Durations(), Durations()
     for number in range(SAMPLES):
@@ -48,8 +48,8 @@ def test_what_is_loaded_goes_on_where_it_stopped() -> None:
     assert (row.count, row.samples[0], row.samples[-1]) == (SAMPLES + 1, 1.0, 1000.0)
 
 
-def test_only_so_many_tasks_are_remembered() -> None:
-    """Those go first that were written least recently."""
+def test_the_number_of_tasks_is_bounded() -> None:
+    """The task written least recently is evicted."""
     durations = Durations()
     durations.record("acme", "nightly", "first", 1.0, life=0)
     for number in range(MOST_KEYS):
@@ -59,8 +59,7 @@ def test_only_so_many_tasks_are_remembered() -> None:
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=SAMPLES), st.sampled_from([0.5, 0.9, 0.99]))
-def test_a_percentile_is_one_of_them_and_exceeds_its_share(samples: list[float], share: float) -> None:
-    """By the nearest rank."""
+def test_a_percentile_is_a_sample_by_nearest_rank(samples: list[float], share: float) -> None:
     ordered = sorted(samples)
     found = percentile(ordered, share)
     assert sum(one <= found for one in ordered) >= share * len(ordered)

@@ -1,4 +1,4 @@
-"""Filters of days in expressions: on texts alone, whatever the clock says."""
+"""Date filters in expressions: on text alone, independent of the clock."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from mainspring.protocol.errors import ExpressionFailed
         ("0001-01-01T00:00:00-00:44:30", "0001-01-01"),
     ],
 )
-def test_the_day_is_that_of_the_zone_in_which_the_time_is_written(text: str, day: str) -> None:
+def test_the_date_is_that_of_the_times_own_zone(text: str, day: str) -> None:
     assert evaluate("params|date", {"params": text}) == day
 
 
 @given(day=st.dates(date(1900, 1, 1), date(2200, 1, 1)), days=st.integers(-30_000, 30_000))
-def test_days_are_added_as_the_calendar_has_them(day: date, days: int) -> None:
+def test_days_are_added_by_the_calendar(day: date, days: int) -> None:
     values: Values = {"params": {"at": f"{day}T06:30:00+02:00", "days": days}}
     assert evaluate("params.at|plus_days(params.days)", values) == (day + timedelta(days=days)).isoformat()
     assert evaluate("params.at|tomorrow|yesterday == params.at|date", values) is True
     assert evaluate("params.at|yesterday|plus_days(2) == params.at|tomorrow", values) is True
 
 
-def test_they_stand_in_templates() -> None:
+def test_date_filters_work_in_templates() -> None:
     text = "from {{ scheduled_for | yesterday }} to {{ scheduled_for|date }}"
     assert render(text, {"scheduled_for": "2026-03-01T00:00:00+00:00"}) == "from 2026-02-28 to 2026-03-01"
 
@@ -45,8 +45,8 @@ def test_they_stand_in_templates() -> None:
      "2026-11-16\n", "٢٠٢٦-11-16", "0000-01-01", 20261116, None, True, ["2026-11-16"], {"day": "2026-11-16"}],
 )  # fmt: skip
 @pytest.mark.parametrize("filter", ["date", "yesterday", "tomorrow", "plus_days(1)"])
-def test_what_is_no_time_says_so(value: object, filter: str) -> None:
-    with pytest.raises(ExpressionFailed, match="it needs a time such as"):
+def test_an_invalid_time_fails(value: object, filter: str) -> None:
+    with pytest.raises(ExpressionFailed, match="needs a time such as"):
         evaluate(f"params|{filter}", {"params": value})  # type: ignore[dict-item]
 
 
@@ -60,9 +60,9 @@ def test_what_is_no_time_says_so(value: object, filter: str) -> None:
         ("'2026-11-16'|plus_days(-1000001)", "from -1000000 to 1000000"),
         ("'9999-12-31'|tomorrow", "years 1 to 9999"),
         ("'0001-01-01'|yesterday", "years 1 to 9999"),
-        ("'2026-11-16'|plus_days", "it does not fit"),
+        ("'2026-11-16'|plus_days", "does not fit"),
     ],
 )
-def test_days_that_no_calendar_has_are_a_failure(expression: str, why: str) -> None:
+def test_days_out_of_range_fail(expression: str, why: str) -> None:
     with pytest.raises(ExpressionFailed, match=why):
         evaluate(expression, {})

@@ -1,4 +1,4 @@
-"""The one expression engine, given any text and any sentence of its language: a value, or a refusal (SEC-5)."""
+"""Expression engine with arbitrary text and arbitrary sentences of its grammar: a value, or a refusal (SEC-5)."""
 
 from __future__ import annotations
 
@@ -141,10 +141,10 @@ _JOINTS = [
 
 
 @given(st.lists(st.tuples(st.sampled_from(_ATOMS), st.sampled_from(_JOINTS)), min_size=1, max_size=12), st.data())
-def test_any_sentence_of_the_language_has_a_json_value_or_fails_in_order(
+def test_any_sentence_of_the_grammar_has_a_json_value_or_fails_cleanly(
     words: list[tuple[str, str]], data: st.DataObject
 ) -> None:
-    """Nothing but ExpressionFailed comes out of it."""
+    """Only ExpressionFailed is raised."""
     parts: list[str] = []
     for atom, joint in words:
         name = data.draw(st.sampled_from(["", *sorted(expression_grammar.FILTERS - {"map", "replace"})]))

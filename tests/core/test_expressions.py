@@ -1,4 +1,4 @@
-"""The one expression engine: what people write, and what nobody should (SEC-5)."""
+"""Expression engine: typical expressions, mistakes, and hostile input (SEC-5)."""
 
 from __future__ import annotations
 
@@ -99,8 +99,8 @@ def attempt(expression: str, values: Mapping[str, msgspec.Raw | JsonValue]) -> t
         ("output\n  .rows\n", 3),
     ],
 )  # fmt: skip
-def test_what_people_write_has_the_value_that_they_expect(expression: str, value: JsonValue) -> None:
-    """DAG-4: and the same is found good when it is submitted."""
+def test_typical_expressions_have_the_expected_value(expression: str, value: JsonValue) -> None:
+    """DAG-4: and pass validation at submission."""
     assert evaluate(expression, VALUES) == value
     assert check(expression) is None
 
@@ -112,9 +112,9 @@ def test_a_condition_holds_or_not(condition: str, holds: bool) -> None:
 
 
 @pytest.mark.parametrize("condition", ["output.rows", "output.name", "output.none", "output.list", "1", "'true'"])
-def test_a_condition_must_be_true_or_false(condition: str) -> None:
-    """A number or a text is a mistake and no answer: better a failure than a branch that runs by accident."""
-    with pytest.raises(ExpressionFailed, match="not true or false: write a comparison"):
+def test_a_condition_must_be_a_boolean(condition: str) -> None:
+    """A number or a text is a mistake: better a failure than a branch that runs by accident."""
+    with pytest.raises(ExpressionFailed, match="not to true or false: write a comparison"):
         is_true(condition, VALUES)
 
 
@@ -123,23 +123,23 @@ def test_a_condition_must_be_true_or_false(condition: str) -> None:
     [
         ("output.rws > 1", "`rws`"),
         ("output.rws", "`rws`"),
-        ("output.none.x.y", "not there"),
-        ("output.list[9]", "not there"),
+        ("output.none.x.y", "undefined"),
+        ("output.list[9]", "undefined"),
         ("output.name + 1", "unsupported types"),
         ("output.rows / 0", "unable to calculate"),
-        ("output.name|times(2)", "times multiplies numbers, not a text and a number"),
-        ("output.rows|length", "not of a number"),
-        ("output.name|sort", "sort is of a list, not of a text"),
-        ("output.parts|sort", "numbers or of texts"),
+        ("output.name|times(2)", "times needs two numbers, not a string and a number"),
+        ("output.rows|length", "not a number"),
+        ("output.name|sort", "sort needs a list, not a string"),
+        ("output.parts|sort", "only numbers or only strings"),
         ("output.parts|map(attribute='zip')", "no 'zip'"),
         ("output.parts|map('upper')", "does not fit"),
         ("output.parts|selectattr('size', 'in', output.list)", "'in'"),
-        ("output.rows|replace('a', 'b')", "needs a text"),
-        ("output.name|replace('', 'b')", "what to replace"),
+        ("output.rows|replace('a', 'b')", "needs a string"),
+        ("output.name|replace('', 'b')", "a string to replace"),
         ("1e308 + 1e308", "not finite"),
     ],
 )
-def test_a_failure_says_what_is_wrong_in_words_of_the_author(expression: str, words: str) -> None:
+def test_a_failure_is_worded_for_the_author(expression: str, words: str) -> None:
     """SEC-7: nothing internal leaks."""
     with pytest.raises(ExpressionFailed) as raised:
         evaluate(expression, VALUES)
@@ -153,49 +153,49 @@ def test_a_failure_says_what_is_wrong_in_words_of_the_author(expression: str, wo
     [
         ("", "empty"),
         (" \n", "empty"),
-        ("output.rows >", "can't be read"),
-        ("output rows", "can't be read"),
-        ("output..rows", "can't be read"),
-        ("outptu.rows > 1", "it uses outptu; there is only output and params"),
-        ("upstream.output > env.HOME", "it uses env, upstream"),
+        ("output.rows >", "can't be parsed"),
+        ("output rows", "can't be parsed"),
+        ("output..rows", "can't be parsed"),
+        ("outptu.rows > 1", "uses undefined outptu; available: output and params"),
+        ("upstream.output > env.HOME", "uses undefined env, upstream"),
         ("output|lenght > 1", "there is no filter 'lenght', did you mean length?"),
         ("output is definde", "there is no test 'definde', did you mean defined?"),
         ("(output.rows", "a `(` is not closed"),
-        ("output.rows)", "a `)` closes nothing"),
-        ("(output.rows]", "a `]` closes nothing"),
+        ("output.rows)", "unmatched `)`"),
+        ("(output.rows]", "unmatched `]`"),
         ("output.name == 'abc", "a quote is not closed"),
-        ("output.name == $x", "'$' can't stand there"),
+        ("output.name == $x", "unexpected '$'"),
         ("output.rows * 2", "`|times(n)` multiplies"),
         ("output.list[1:]", "slices"),
         ("now()", "'now' can't be called"),
         ("output.name.upper()", "'upper' can't be called"),
         ("output.x\0", "NUL"),
-        ("output.x == '\ud800'", "half of a character"),
+        ("output.x == '\ud800'", "lone surrogate"),
         ("output.x" + " " * 1_000, "longer than 1000"),
         ("output" + "|string" * 21, "more than 20 filters"),
-        ("[" * 4 + "]" * 4, "nest too deep"),
-        ("(" * 11 + "1" + ")" * 11, "nest too deep"),
-        ("0,", "a `,` can't stand outside of brackets"),
-        ("1 if output else 2, 3", "a `,` can't stand outside of brackets"),
-        ("'a' 'b'", "a text can't stand right after a text"),
-        ("'a' 0x", "a number can't stand right after a text"),
+        ("[" * 4 + "]" * 4, "nested too deeply"),
+        ("(" * 11 + "1" + ")" * 11, "nested too deeply"),
+        ("0,", "unexpected `,` outside of brackets"),
+        ("1 if output else 2, 3", "unexpected `,` outside of brackets"),
+        ("'a' 'b'", "unexpected text after a text"),
+        ("'a' 0x", "unexpected number after a text"),
         ("1is definde", "there is no test 'definde'"),
         ("output is not not none", "there is no test 'not'"),
-        ("output is defined.x", "right after 'defined'"),
-        ("output.list|first.x", "right after 'first'"),
+        ("output is defined.x", "after 'defined'"),
+        ("output.list|first.x", "after 'first'"),
         ("0()", "'0' can't be called"),
         ("5. (1)", "can't be called"),
     ],
 )
-def test_what_can_not_be_read_is_found_when_it_is_submitted(expression: str, words: str) -> None:
-    """ADM-1: before anything runs, in words; and evaluated all the same, it fails in order."""
+def test_an_invalid_expression_is_found_at_submission(expression: str, words: str) -> None:
+    """ADM-1: before anything runs; if evaluated all the same, it fails cleanly."""
     assert words in (check(expression) or "")
     with pytest.raises(ExpressionFailed):
         is_true(expression, VALUES)
 
 
-def test_hostile_expressions_end_soon_and_either_have_a_value_or_fail_in_order() -> None:
-    """SEC-5: bounded in time and memory, nothing raised but ExpressionFailed, and the values are as before."""
+def test_hostile_expressions_are_bounded_and_fail_cleanly() -> None:
+    """SEC-5: bounded in time and memory, only ExpressionFailed is raised, and the values are unchanged."""
     values = hostile_values()
     before = msgspec.msgpack.encode({**values, "deep": None, "large": None})
     rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -210,8 +210,8 @@ def test_hostile_expressions_end_soon_and_either_have_a_value_or_fail_in_order()
     assert msgspec.msgpack.encode({**values, "deep": None, "large": None}) == before
 
 
-def test_hostile_expressions_are_checked_soon_too() -> None:
-    """ADM-1: what is submitted is only looked at."""
+def test_hostile_expressions_are_checked_quickly() -> None:
+    """ADM-1: a submission is only checked."""
     for expression in EXPRESSIONS:
         started = time.thread_time()
         said = check(expression)
@@ -223,16 +223,16 @@ def test_hostile_expressions_are_checked_soon_too() -> None:
     "expression",
     ["output.text", "output.missing ~ output.huge", "'\"'|tojson|tojson", "output._values", "debug()", "output.items"],
 )
-def test_an_evaluation_leaves_nothing_behind(expression: str) -> None:
-    """The engine is made once, and what one expression did does not reach the next."""
+def test_an_evaluation_leaves_no_state(expression: str) -> None:
+    """The engine is shared, and one expression does not affect the next."""
     for _ in range(3):
         with pytest.raises(ExpressionFailed):
             is_true(expression, {"output": hostile_values(), "params": {}})
         assert evaluate("output.list|sum", VALUES) == 8
 
 
-def test_looking_at_too_much_is_said() -> None:
-    """One evaluation may look at so many values and so much text, whichever way."""
+def test_the_budget_of_values_and_text_is_enforced() -> None:
+    """Whichever way they are read."""
     many: list[JsonValue] = [1] * (expression_values.LOOKS + 1)
     for expression in ("output|sum", "output|sort|length", "1 in output", "output == [1]", "output|unique|length"):
         with pytest.raises(ExpressionFailed, match="more than 4000 values"):
@@ -245,20 +245,20 @@ def test_looking_at_too_much_is_said() -> None:
         evaluate("output == params", {"output": hostile_values()["deep"], "params": hostile_values()["deep"]})
 
 
-def test_a_value_that_nests_too_deep_to_be_written_fails_in_order() -> None:
-    """Deeper than any reader would have let it in."""
+def test_a_value_nested_too_deeply_fails_cleanly() -> None:
+    """Deeper than any reader would have accepted."""
     deep: JsonValue = []
     for _ in range(100_000):
         deep = [deep]
     for condition in ("output", "output ~ '' == ''", "output|tojson == ''", "output == params", "[output]|unique == 1"):
         with pytest.raises(ExpressionFailed):
             is_true(condition, {"output": deep, "params": [deep]})
-    with pytest.raises(ExpressionFailed, match="nests too deep"):
+    with pytest.raises(ExpressionFailed, match="nested too deeply"):
         render("{{ output }}", {"output": deep})
 
 
-def test_a_value_that_is_large_and_not_named_costs_nothing() -> None:
-    """It is not even decoded; one that is named and too large is refused before it is."""
+def test_a_large_value_that_is_not_named_costs_nothing() -> None:
+    """It is not decoded; one that is named and too large is refused before."""
     large = msgspec.Raw(b"[" + b"1," * 200_000 + b"1]")
     assert evaluate("params.on", {"output": large, "params": msgspec.Raw(b'{"on":true}')}) is True
     with pytest.raises(ExpressionFailed, match="output is larger than 262144 bytes"):
@@ -272,8 +272,8 @@ def test_an_output_that_is_not_json_fails_the_condition(text: bytes) -> None:
         evaluate("output == 1", {"output": msgspec.Raw(text)})
 
 
-def test_every_filter_and_test_that_may_be_written_is_known_to_the_engine() -> None:
-    """What grammar lists, the engine or we have."""
+def test_every_listed_filter_and_test_is_known_to_the_engine() -> None:
+    """Every name in the grammar is implemented."""
     assert set(FILTERS) < expression_grammar.FILTERS
     for name in expression_grammar.FILTERS:
         assert "unknown" not in attempt(f"output|{name}", {"output": 1})[1]
@@ -295,8 +295,8 @@ def test_every_filter_and_test_that_may_be_written_is_known_to_the_engine() -> N
         ("{{ output.missing|default('none') }}", "none"),
     ],
 )
-def test_a_template_is_text_with_expressions_in_it(template: str, text: str) -> None:
-    """Texts stand as they are, the rest as JSON."""
+def test_templates_are_rendered(template: str, text: str) -> None:
+    """Text is inserted unchanged, other values as JSON."""
     assert render(template, VALUES) == text
     assert check_template(template, {"output", "params"}) is None
 
@@ -308,8 +308,8 @@ def test_a_template_is_text_with_expressions_in_it(template: str, text: str) -> 
         ("a {{ 'x }} b", "not closed"),
         ("{% if output.ok %}yes{% endif %}", "statements"),
         ("{{ }}", "empty"),
-        ("{{ $x }}", "'$' can't stand there"),
-        ("{{ output.rows ] }}", "closes nothing"),
+        ("{{ $x }}", "unexpected '$'"),
+        ("{{ output.rows ] }}", "unmatched"),
         ("{{ nobody.x }}", "nobody"),
         ("{{ output.rows * 2 }}", "times"),
         ("{{ 1 }}" * 101, "more than 100 expressions"),
@@ -317,7 +317,7 @@ def test_a_template_is_text_with_expressions_in_it(template: str, text: str) -> 
         ('{{ "' + '\\"' * 8_000, "not closed"),
     ],
 )
-def test_a_bad_template_is_found_when_it_is_submitted_and_fails_when_it_is_rendered(template: str, words: str) -> None:
+def test_an_invalid_template_is_found_at_submission_and_fails_to_render(template: str, words: str) -> None:
     """F78: a template is the job's, never a value's."""
     assert words in (check_template(template, {"output", "params"}) or "")
     with pytest.raises(ExpressionFailed):
@@ -330,21 +330,21 @@ def test_a_value_that_looks_like_a_template_stays_text() -> None:
 
 
 @pytest.mark.parametrize("template", ["{{ output }}" * 50, "{{ output }}{{ '\\u0000' }}"])
-def test_a_rendered_text_is_bounded_and_can_be_stored(template: str) -> None:
-    """SEC-6: no template grows without limit, none brings a NUL in."""
+def test_a_rendered_text_is_bounded_and_storable(template: str) -> None:
+    """SEC-6: no template grows without limit, none inserts a NUL."""
     with pytest.raises(ExpressionFailed, match=r"more than 32768 characters|NUL"):
         render(template, {"output": "x" * 2_000})
 
 
-def test_running_out_of_fuel_is_said_in_words() -> None:
-    """SEC-5: no expression of legal length needs as much as there is, so a smaller tank is used up here."""
+def test_running_out_of_fuel_is_reported() -> None:
+    """SEC-5: no expression of legal length uses the whole limit, so a smaller one is used here."""
     engine = Environment(fuel=5, debug=False)
     with pytest.raises(TemplateError) as raised:
         engine.eval_expr("x" + " + x" * 20, x=1)
-    assert expressions._say_error(raised.value) == "it costs too much"
+    assert expressions._say_error(raised.value) == "exceeds the instruction limit"
 
 
-def test_a_sentence_quotes_only_what_can_be_stored_and_read() -> None:
+def test_a_quoted_expression_is_printable_and_storable() -> None:
     """A reason goes into the task's row."""
     assert expressions.shorten("a\n  b") == "a b"
     assert len(expressions.shorten("x" * 10_000)) < 130

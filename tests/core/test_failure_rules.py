@@ -1,4 +1,4 @@
-"""What a job may say about its failures (RTY-1, RTY-2)."""
+"""Validation of retry policies (RTY-1, RTY-2)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GOOD = {
 
 
 def test_a_job_and_a_task_can_have_a_policy() -> None:
-    """What is said is taken as it is; what is not is as for all."""
+    """Given values are used, missing ones have defaults."""
     spec = decode_job(body_of({"name": "a", "retry": GOOD}, {"name": "b"}, retry=GOOD, max_retries=7), LIMITS)
     policy = spec.tasks[0].retry
     assert policy == spec.retry
@@ -44,18 +44,18 @@ def test_a_job_and_a_task_can_have_a_policy() -> None:
         ({"classes": {"timeout": {"base_seconds": -1}}}, "classes.timeout.base_seconds", "must be from 0"),
         ({"classes": {"timeout": {"cap_seconds": 1e9}}}, "classes.timeout.cap_seconds", "must be from more than 0"),
         ({"classes": {"timeout": {"factor": 0}}}, "classes.timeout.factor", "must be from 1"),
-        ({"linear": True, "factor": 2}, "factor", "says nothing if the policy is linear"),
-        ({"linear": True, "classes": {"timeout": {"factor": 2}}}, "classes.timeout.factor", "if the policy is linear"),
+        ({"linear": True, "factor": 2}, "factor", "no effect with a linear policy"),
+        ({"linear": True, "classes": {"timeout": {"factor": 2}}}, "classes.timeout.factor", "with a linear policy"),
         ({"classes": {"timeout": {"max_attempts": 6}}}, "classes.timeout.max_attempts", "must be from 1 to 5"),
-        ({"rules": [{"failure": "permanent"}] * 33}, "rules", "there are 33, 32 are allowed"),
+        ({"rules": [{"failure": "permanent"}] * 33}, "rules", "has 33 entries; the maximum is 32"),
         ({"rules": [{"failure": "permanent", "exit_codes": [256]}]}, "rules[0].exit_codes", "must be from 0 to 255"),
-        ({"rules": [{"failure": "permanent", "exit_codes": [1] * 65}]}, "rules[0].exit_codes", "there are 65"),
+        ({"rules": [{"failure": "permanent", "exit_codes": [1] * 65}]}, "rules[0].exit_codes", "has 65 entries"),
         ({"rules": [{"failure": "permanent", "types": [""]}]}, "rules[0].types", "1 to 200 characters"),
-        ({"rules": [{"failure": "permanent", "types": ["x"] * 65}]}, "rules[0].types", "there are 65"),
+        ({"rules": [{"failure": "permanent", "types": ["x"] * 65}]}, "rules[0].types", "has 65 entries"),
         ({"rules": [{"failure": "permanent", "contains": "x" * 201}]}, "rules[0].contains", "at most 200"),
     ],
 )
-def test_each_rule_is_named_with_its_path(policy: Value, where: str, why: str, of_task: bool) -> None:
+def test_each_rule_is_reported_with_its_path(policy: Value, where: str, why: str, of_task: bool) -> None:
     """ADM-1: one wrong thing, one fault."""
     body = body_of({"name": "a", "retry": policy}) if of_task else body_of({"name": "a"}, retry=policy)
     [(path, reason)] = refusal_of(body).items()
@@ -64,19 +64,19 @@ def test_each_rule_is_named_with_its_path(policy: Value, where: str, why: str, o
 
 
 @pytest.mark.parametrize("max_retries", [-1, 10_001])
-def test_a_run_retries_at_most_ten_thousand_times(max_retries: int) -> None:
+def test_the_retry_budget_of_a_run_is_at_most_ten_thousand(max_retries: int) -> None:
     """RTY-3."""
     assert refusal_of(body_of({"name": "a"}, max_retries=max_retries)) == {"max_retries": "must be from 0 to 10000"}
 
 
-def test_the_soft_limit_comes_before_the_hard_one() -> None:
-    """LIV-4: an alert after the end helps nobody."""
+def test_the_soft_limit_must_be_below_the_hard_limit() -> None:
+    """LIV-4: an alert after the end is useless."""
     refused = refusal_of(body_of({"name": "a", "soft_timeout_seconds": 60, "timeout_seconds": 60}))
     assert refused == {"tasks[0].soft_timeout_seconds": "must be less than timeout_seconds, which is 60"}
 
 
-def test_no_task_asks_for_more_memory_than_its_tenant_may() -> None:
-    """Not by running out of it either."""
+def test_the_memory_limit_is_bounded_by_the_tenants_limit() -> None:
+    """Also after running out of memory."""
     limits = Limits(max_resources=Resources(cpu_millis=10**6, memory_bytes=2**30, gpus=0, disk_bytes=2**40))
     refused = refusal_of(body_of({"name": "a"}, retry={"memory_limit_bytes": 2**31}), limits)
     assert refused == {"retry.memory_limit_bytes": f"must be from 1 to {2**30}"}

@@ -1,4 +1,4 @@
-"""Which class a failure has, and which others it is like (RTY-1, RTY-4)."""
+"""Classification and signatures of failures (RTY-1, RTY-4)."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def error(**said: object) -> str:
         ({"kind": "what is this", "type": "exit"}, C.TRANSIENT),
     ],
 )  # fmt: skip
-def test_each_kind_of_knowledge_decides_in_its_turn(said: dict[str, object], kind: FailureClass) -> None:
-    """RTY-1: types, exceptions, exit codes, signals and words, and what the worker says before them."""
+def test_each_source_decides_in_its_turn(said: dict[str, object], kind: FailureClass) -> None:
+    """RTY-1: types, exceptions, exit codes, signals and words, after the worker's own class."""
     assert classify(error(**said)).kind is kind
 
 
@@ -87,14 +87,14 @@ def test_each_kind_of_knowledge_decides_in_its_turn(said: dict[str, object], kin
         (FailureRule(failure=C.PERMANENT), True),
     ],
 )
-def test_all_that_a_rule_says_must_be_true(rule: FailureRule, fits: bool) -> None:
-    """RTY-1: a job can add its own."""
+def test_all_conditions_of_a_rule_must_hold(rule: FailureRule, fits: bool) -> None:
+    """RTY-1: a job can add its own rules."""
     said = error(kind="resource", type="exit", exit_code=3, message="exited with 3", last_lines="no such table: x")
     assert classify(said, [rule]).kind is (C.PERMANENT if fits else C.RESOURCE)
 
 
-def test_the_first_rule_that_fits_decides() -> None:
-    """Before anything that is known otherwise."""
+def test_the_first_matching_rule_decides() -> None:
+    """Before any built-in knowledge."""
     rules = [FailureRule(failure=C.RATE_LIMITED, contains="slow"), FailureRule(failure=C.PERMANENT, contains="down")]
     assert classify(error(type="MemoryError", message="slow down"), rules).kind is C.RATE_LIMITED
 
@@ -112,8 +112,8 @@ def test_the_first_rule_that_fits_decides() -> None:
         ("took  3 s", "took 4 s"),
     ],
 )
-def test_what_differs_from_time_to_time_makes_no_difference(one: str, other: str) -> None:
-    """RTY-4: these are alike."""
+def test_variable_parts_do_not_change_the_signature(one: str, other: str) -> None:
+    """RTY-4: these are similar."""
     assert classify(error(type="E", message=one)).signature == classify(error(type="E", message=other)).signature
 
 
@@ -126,13 +126,13 @@ def test_what_differs_from_time_to_time_makes_no_difference(one: str, other: str
         ({"type": "exit", "exit_code": 1, "last_lines": "x"}, {"type": "exit", "exit_code": 2, "last_lines": "x"}),
     ],
 )
-def test_what_makes_a_difference(one: dict[str, object], other: dict[str, object]) -> None:
+def test_what_changes_the_signature(one: dict[str, object], other: dict[str, object]) -> None:
     """Class, type, exit code and words."""
     assert classify(error(**one)).signature != classify(error(**other)).signature
 
 
-def test_an_error_that_says_nothing_is_like_those_of_its_own_job() -> None:
-    """Half of the world exits with 1: that alone makes nobody's failures alike."""
+def test_an_error_without_a_message_is_similar_only_within_its_job() -> None:
+    """Exit code 1 alone does not make failures similar."""
     bare = error(type="exit", exit_code=1, message="exited with 1")
     assert classify(bare, job="acme/a1").signature != classify(bare, job="acme/a2").signature
     assert classify(None, job="acme/a").signature != classify(None, job="acme/b").signature
@@ -142,20 +142,20 @@ def test_an_error_that_says_nothing_is_like_those_of_its_own_job() -> None:
 
 
 @pytest.mark.parametrize(("said", "seconds"), [(60, 60.0), (0.5, 0.5), (-1, None), (1e9, None), ("60", None)])
-def test_the_other_side_may_say_when_it_is_worth_another_try(said: object, seconds: float | None) -> None:
-    """RTY-2: within a week; anything else is no such word."""
+def test_retry_after_is_accepted_within_a_week(said: object, seconds: float | None) -> None:
+    """RTY-2: any other value is ignored."""
     assert classify(error(kind="rate_limited", type="E", retry_after_seconds=said)).retry_after_seconds == seconds
 
 
-def test_limits_that_were_passed_are_timeouts() -> None:
-    """LIV-2, LIV-4: alike, whatever the length."""
+def test_exceeded_limits_are_timeouts() -> None:
+    """LIV-2, LIV-4: similar, whatever the limit."""
     assert timed_out(5, job="a/b").kind is stalled(5, job="a/b").kind is C.TIMEOUT
     assert timed_out(5, job="a/b").signature == timed_out(7, job="a/b").signature != stalled(5, job="a/b").signature
 
 
 @given(st.none() | st.text() | JSON.map(lambda value: msgspec.json.encode(value).decode()) | st.text().map(repr))
-def test_any_error_can_be_told(said: str | None) -> None:
-    """SEC-6: what is reported can be anything; what comes of it is bounded, and every store takes it."""
+def test_any_error_can_be_classified(said: str | None) -> None:
+    """SEC-6: a report may be anything; the result is bounded and storable."""
     failure = classify(said, [FailureRule(failure=C.PERMANENT, contains="x", exit_codes=(1,))], job="acme/job")
     assert failure == classify(said, [FailureRule(failure=C.PERMANENT, contains="x", exit_codes=(1,))], job="acme/job")
     assert len(failure.message) <= LONGEST_MESSAGE
@@ -166,14 +166,14 @@ def test_any_error_can_be_told(said: str | None) -> None:
 
 
 @given(st.fixed_dictionaries(dict.fromkeys(("class", "type", "message", "exit_code", "signal", "last_lines"), JSON)))
-def test_each_part_can_be_anything(said: dict[str, object]) -> None:
-    """A worker in any language may write it."""
+def test_each_field_can_have_any_type(said: dict[str, object]) -> None:
+    """Workers in any language report errors."""
     assert classify(msgspec.json.encode(said).decode()).kind in FailureClass
 
 
 @pytest.mark.parametrize("text", ["a" * 300_000, "'" * 300_000, "/a" * 100_000, "1:" * 100_000, '{"message":"' * 9999])
-def test_a_long_error_costs_no_more_than_its_beginning(text: str) -> None:
-    """The rest is not looked at: it makes no difference."""
+def test_only_the_beginning_of_a_long_error_matters(text: str) -> None:
+    """The rest is not examined."""
     assert classify(text) == classify(text + "x")
     assert len(normalize(text)) <= LONGEST_MESSAGE
 
@@ -192,5 +192,5 @@ def test_a_long_error_costs_no_more_than_its_beginning(text: str) -> None:
         ('["not", "ours"]', '["not", "ours"]'),
     ],
 )
-def test_people_are_told_a_failure_as_it_was_said(error: str | None, words: str) -> None:
+def test_an_error_is_formatted_as_reported(error: str | None, words: str) -> None:
     assert say_failure(error) == words

@@ -1,4 +1,4 @@
-"""The grammar of filters: what words mean, and that whatever is wrong is said at once (UX 2.2)."""
+"""Filter grammar: meaning of terms, and reporting of all errors (UX 2.2)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def faults(text: str, listed: Listed = Listed.RUNS) -> list[Fault]:
     return list(refused.value.faults)
 
 
-def test_all_words_of_a_filter_must_hold() -> None:
+def test_all_terms_are_combined_with_and() -> None:
     wanted = read(
         "state:failed,timed-out tenant:acme priority:p0 label.team=ml label.env:prod job:etl-* schedule:nightly"
     )
@@ -43,7 +43,7 @@ def test_all_words_of_a_filter_must_hold() -> None:
     )
 
 
-def test_words_of_tasks() -> None:
+def test_terms_of_tasks() -> None:
     wanted = read("state:QUEUED wait>1h30m run:run_1 worker=w1 name:load", Listed.TASKS)
 
     assert wanted == Wanted(
@@ -51,7 +51,7 @@ def test_words_of_tasks() -> None:
     )
 
 
-def test_an_empty_filter_says_nothing() -> None:
+def test_an_empty_filter_has_no_restriction() -> None:
     assert read(" \n ").is_empty()
     assert not read("tenant:acme").is_empty()
 
@@ -71,51 +71,51 @@ def test_times_are_dates_times_or_ages(text: str, since: datetime | None, before
     assert (wanted.created_since, wanted.created_before) == (since, before)
 
 
-def test_values_with_spaces_stand_in_quotes() -> None:
+def test_values_with_spaces_need_quotes() -> None:
     assert read("label.team='data science'").labels == (("team", "data science"),)
     assert read('label.team="it\'s us"').labels == (("team", "it's us"),)
 
 
-def test_pipeline_is_another_word_for_job() -> None:
+def test_pipeline_is_an_alias_of_job() -> None:
     assert read("Pipeline:etl") == read("job:etl")
 
 
 @pytest.mark.parametrize(
     ("text", "listed", "why"),
     [
-        ("stat:queued", Listed.RUNS, "`stat:queued` is not known, did you mean state?"),
-        ("colour:red", Listed.JOBS, "`colour:red` is not known; there are job, label, tenant"),
-        ("state:queud", Listed.TASKS, "`state:queud` has no state of tasks, did you mean QUEUED?"),
-        ("priority:p7", Listed.RUNS, "`priority:p7` has no priority; there are P0, P1, P2"),
-        ("etl", Listed.RUNS, "`etl` says nothing of what it is about: write job:etl"),
-        ("etl", Listed.TASKS, "`etl` says nothing of what it is about: write name:etl"),
-        ("wait>5m", Listed.RUNS, "`wait>5m` is for tasks, and not for runs"),
-        ("wait<5m", Listed.TASKS, "`wait<5m` must have > behind wait"),
-        ("wait>long", Listed.TASKS, "`wait>long` has no length of time such as 90s, 5m or 1h30m"),
+        ("stat:queued", Listed.RUNS, "`stat:queued` is unknown, did you mean state?"),
+        ("colour:red", Listed.JOBS, "`colour:red` is unknown; known: job, label, tenant"),
+        ("state:queud", Listed.TASKS, "`state:queud` is not a state of tasks, did you mean QUEUED?"),
+        ("priority:p7", Listed.RUNS, "`priority:p7` is not a priority; known: P0, P1, P2"),
+        ("etl", Listed.RUNS, "`etl` has no field name: write job:etl"),
+        ("etl", Listed.TASKS, "`etl` has no field name: write name:etl"),
+        ("wait>5m", Listed.RUNS, "`wait>5m` applies to tasks, not to runs"),
+        ("wait<5m", Listed.TASKS, "`wait<5m` needs > after wait"),
+        ("wait>long", Listed.TASKS, "`wait>long` needs a duration such as 90s, 5m or 1h30m"),
         ("wait>99999999d", Listed.TASKS, "`wait>99999999d` goes back more than 36500 days"),
-        ("created>2026-13-01", Listed.RUNS, "`created>2026-13-01` has no date or time such as"),
-        ("created>0001-01-01T00:00:00+23:00", Listed.RUNS, "has no date or time such as"),
-        ("created>soon", Listed.RUNS, "`created>soon` has no date such as 2026-11-01, and no age such as 2h"),
-        ("created:2h", Listed.RUNS, "`created:2h` must have < or > behind created"),
+        ("created>2026-13-01", Listed.RUNS, "`created>2026-13-01` needs a date or time such as"),
+        ("created>0001-01-01T00:00:00+23:00", Listed.RUNS, "needs a date or time such as"),
+        ("created>soon", Listed.RUNS, "`created>soon` needs a date such as 2026-11-01, or an age such as 2h"),
+        ("created:2h", Listed.RUNS, "`created:2h` needs < or > after created"),
         ("tenant:", Listed.RUNS, "`tenant:` has no value"),
         ("label=ml", Listed.RUNS, "`label=ml` must have the form label.name=value"),
         ("label.=ml", Listed.RUNS, "`label.=ml` must have the form label.name=value"),
-        ("label.a=x label.a=y", Listed.RUNS, "`label.a=y` asks for two values of one label"),
-        ("state:failed state:partial", Listed.RUNS, "state:a,b stands for either"),
-        ("tenant:a tenant:b", Listed.RUNS, "`tenant:b` says something else than the word before it"),
-        ('job:"etl state:failed', Listed.RUNS, '`job:"etl state:failed` has a quote that does not end'),
-        ("job:a\0", Listed.RUNS, "has a NUL in it"),
+        ("label.a=x label.a=y", Listed.RUNS, "`label.a=y` gives a second value for the same label"),
+        ("state:failed state:partial", Listed.RUNS, "use state:a,b for either"),
+        ("tenant:a tenant:b", Listed.RUNS, "`tenant:b` contradicts an earlier term"),
+        ('job:"etl state:failed', Listed.RUNS, '`job:"etl state:failed` has an unterminated quote'),
+        ("job:a\0", Listed.RUNS, "contains NUL"),
         ("x" * (LONGEST_FILTER + 1), Listed.RUNS, "must have at most 2000 characters"),
     ],
 )
-def test_what_is_wrong_with_a_word_is_said(text: str, listed: Listed, why: str) -> None:
+def test_an_invalid_term_is_explained(text: str, listed: Listed, why: str) -> None:
     found = faults(text, listed)
 
     assert why in found[-1].why
     assert {fault.where for fault in found} == {"query:q"}
 
 
-def test_all_that_is_wrong_is_said_at_once() -> None:
+def test_all_errors_are_reported_at_once() -> None:
     found = faults("stat:queued priority:p9 tenant:acme wait>1m")
 
     assert [fault.why.split("` ")[0] for fault in found] == ["`stat:queued", "`priority:p9", "`wait>1m"]
@@ -126,7 +126,7 @@ _PIECES = st.sampled_from([*_WORDS, *":=<>\"' ,*\0\ud800"])
 
 
 @given(text=st.text() | st.lists(_PIECES).map("".join), listed=st.sampled_from(Listed))
-def test_no_text_does_anything_but_be_read_or_refused(text: str, listed: Listed) -> None:
+def test_any_text_is_parsed_or_refused(text: str, listed: Listed) -> None:
     try:
         wanted = read(text, listed)
     except Refused:
@@ -139,7 +139,7 @@ def test_no_text_does_anything_but_be_read_or_refused(text: str, listed: Listed)
     labels=st.dictionaries(st.from_regex(r"[a-z0-9._/-]{1,20}", fullmatch=True), st.text("ab c:=<>'*", min_size=1)),
     job=st.from_regex(r"[a-z0-9._*-]{1,20}", fullmatch=True),
 )
-def test_what_is_written_is_what_is_read(labels: dict[str, str], job: str) -> None:
+def test_a_formatted_filter_parses_to_the_same_restriction(labels: dict[str, str], job: str) -> None:
     words = [f"job:{job}", *(f'label.{name}="{value}"' for name, value in labels.items())]
 
     wanted = read(" ".join(words))
@@ -148,5 +148,5 @@ def test_what_is_written_is_what_is_read(labels: dict[str, str], job: str) -> No
 
 
 @given(pattern=st.text("ab*", max_size=8), text=st.text("ab", max_size=8))
-def test_a_star_stands_for_any_text(pattern: str, text: str) -> None:
+def test_a_star_matches_any_text(pattern: str, text: str) -> None:
     assert fits(pattern, text) == fnmatchcase(text, pattern)

@@ -1,4 +1,4 @@
-"""Graphs by positions, compared with the standard library's (DAG-1, I-43)."""
+"""Graph algorithms over positions, compared with the standard library's (DAG-1, I-43)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_cycle_is_found_exactly_where_the_standard_library_finds_one(needs: li
 
 
 @given(any_graphs())
-def test_what_is_called_a_cycle_is_one(needs: list[list[int]]) -> None:
+def test_a_reported_cycle_is_a_cycle(needs: list[list[int]]) -> None:
     """ADM-1: each of its nodes is needed by the next, and the last by the first."""
     cycle = find_cycle(needs)
     assert len(set(cycle)) == len(cycle)
@@ -72,19 +72,19 @@ def test_an_order_exists_exactly_where_there_is_no_cycle(needs: list[list[int]])
 
 
 @given(sound_graphs())
-def test_the_order_is_the_same_every_time(needs: list[list[int]]) -> None:
-    """A position is a task's place in that order, the same for every run of the job."""
+def test_the_order_is_deterministic(needs: list[list[int]]) -> None:
+    """A position is a task's index in that order, the same for every run of the job."""
     assert topological_order(needs) == topological_order([list(parents) for parents in needs])
 
 
-def test_nodes_that_are_free_to_stand_anywhere_keep_their_order() -> None:
-    """The order of the definition is what people expect to see."""
+def test_independent_nodes_keep_their_order() -> None:
+    """The order of the definition is what users expect to see."""
     assert topological_order([[], [], [0], []]) == [0, 1, 3, 2]
 
 
 @given(sound_graphs(), st.data())
-def test_descendants_are_what_can_be_reached(needs: list[list[int]], data: st.DataObject) -> None:
-    """DAG-3: each once, without the start; compared with a plain closure."""
+def test_descendants_are_the_reachable_nodes(needs: list[list[int]], data: st.DataObject) -> None:
+    """DAG-3: each once, without the start; compared with a naive closure."""
     downstream = [[child for child, parents in enumerate(needs) if node in parents] for node in range(len(needs))]
     start = data.draw(st.integers(0, len(needs) - 1))
     reached: set[int] = set()
@@ -97,14 +97,14 @@ def test_descendants_are_what_can_be_reached(needs: list[list[int]], data: st.Da
     assert set(found) == reached
 
 
-def test_a_chain_deeper_than_any_limit_of_recursion_is_ordered_and_walked() -> None:
+def test_a_chain_deeper_than_the_recursion_limit_is_ordered_and_walked() -> None:
     """A graph may be as deep as it has tasks."""
     chain = [[node - 1] if node else [] for node in range(DEEP)]
     assert topological_order(chain) == list(range(DEEP))
     assert len(descendants([[node + 1] if node < DEEP - 1 else [] for node in range(DEEP)], 0)) == DEEP - 1
 
 
-def test_a_cycle_longer_than_any_limit_of_recursion_is_found_whole() -> None:
+def test_a_cycle_longer_than_the_recursion_limit_is_found() -> None:
     """ADM-1: one ring of all nodes."""
     ring = [[(node - 1) % DEEP] for node in range(DEEP)]
     assert len(find_cycle(ring)) == DEEP
@@ -115,7 +115,7 @@ def test_a_node_that_needs_itself_is_a_cycle_of_one() -> None:
     assert find_cycle([[], [1]]) == [1]
 
 
-def test_a_graph_of_nothing_has_an_order_and_no_cycle() -> None:
+def test_an_empty_graph_has_an_order_and_no_cycle() -> None:
     """The smallest graph."""
     assert topological_order([]) == []
     assert find_cycle([]) == []

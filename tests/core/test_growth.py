@@ -32,7 +32,7 @@ OUTPUTS = {"list": '{"files": ["a", {"n": 1.50}], "deep": {"x y": [[1, 2]]}, "n"
         ('[1.50, "b"]', ["1.50", '"b"']),
     ],
 )
-def test_an_expression_gives_items_as_they_were_written(expression: str, items: list[str]) -> None:
+def test_items_are_passed_unchanged(expression: str, items: list[str]) -> None:
     assert fault_in_for_each(expression) is None
     assert items_of(expression, OUTPUTS, '{"cities": ["Oslo", "Rom"], "none": 0}') == items
 
@@ -40,27 +40,27 @@ def test_an_expression_gives_items_as_they_were_written(expression: str, items: 
 @pytest.mark.parametrize(
     ("expression", "why"),
     [
-        ("outputs", "name the task whose output has it"),
-        ("outputs.other", "the task does not need that one"),
-        ("outputs.none", "it gives null, and not a list"),
-        ("outputs.none.x", "`none` is no object"),
+        ("outputs", "name the task"),
+        ("outputs.other", "which the task does not need"),
+        ("outputs.none", "evaluates to null, not a list"),
+        ("outputs.none.x", "`none` is not an object"),
         ("outputs.list.nothing", "`list` has no `nothing`"),
         ("outputs.list.files[7]", "`files` has no `7`"),
-        ("params", "and not a list"),
-        ("params.text", 'it gives "abc", and not a list'),
-        ("params.half", "it gives 1.5, and not a list"),
-        ("params.yes", "it gives true, and not a list"),
-        ("params.huge", "a number of tasks is from 0 to 250000"),
+        ("params", "not a list"),
+        ("params.text", 'evaluates to "abc", not a list'),
+        ("params.half", "evaluates to 1.5, not a list"),
+        ("params.yes", "evaluates to true, not a list"),
+        ("params.huge", "the number of tasks must be from 0 to 250000"),
         ("params.nothing|first", ""),
     ],
 )
-def test_what_gives_no_list_says_why(expression: str, why: str) -> None:
+def test_an_expression_without_a_list_fails_with_the_reason(expression: str, why: str) -> None:
     with pytest.raises(ExpressionFailed) as failed:
         items_of(expression, OUTPUTS, '{"text": "abc", "half": 1.5, "yes": true, "huge": 1000000000000}')
     assert why in str(failed.value)
 
 
-def test_ten_thousand_items_may_be_written_as_json() -> None:
+def test_ten_thousand_items_are_allowed_as_json() -> None:
     text = msgspec.json.encode(list(range(10_000))).decode()
     for expression in (text, f"params.other|default({text})"):
         assert fault_in_for_each(expression) is None
@@ -68,23 +68,23 @@ def test_ten_thousand_items_may_be_written_as_json() -> None:
 
 
 @pytest.mark.parametrize(
-    ("items", "why"), [('["' + 300_000 * "x" + '"]', "262144"), (100 * "[" + 100 * "]", "nests deeper")]
+    ("items", "why"), [('["' + 300_000 * "x" + '"]', "262144"), (100 * "[" + 100 * "]", "is nested deeper")]
 )
-def test_a_list_that_is_written_has_bounds(items: str, why: str) -> None:
+def test_a_literal_list_is_bounded(items: str, why: str) -> None:
     for expression in (items, f"params.other|default({items})"):
         fault = fault_in_for_each(expression)
         assert fault is not None
         assert why in fault
 
 
-def test_ten_thousand_items_and_more_come_through_a_plain_path() -> None:
+def test_a_plain_path_may_give_more_than_ten_thousand_items() -> None:
     files = [f"file-{number}" for number in range(50_000)]
     output = msgspec.json.encode({"files": files}).decode()
     assert len(items_of("outputs.list.files", {"list": output}, "{}")) == 50_000
 
 
 @given(st.lists(st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=200), st.lists(st.integers()))))
-def test_labels_tell_items_apart_and_are_short(items: list[object]) -> None:
+def test_labels_are_unique_and_short(items: list[object]) -> None:
     taken: set[str] = set()
     for number, item in enumerate(items):
         label = label_of(None, msgspec.json.encode(item).decode(), number, taken)
@@ -95,7 +95,7 @@ def test_labels_tell_items_apart_and_are_short(items: list[object]) -> None:
     assert all(len(label) <= LONGEST_LABEL + len(items) * 8 for label in taken)
 
 
-def test_a_label_that_can_not_be_made_is_the_number() -> None:
+def test_the_partition_number_replaces_an_invalid_label() -> None:
     assert label_of("{{ item.city }}", '{"city": "Oslo"}', 4, ()) == "Oslo"
     assert label_of("{{ item.city }}", "7", 4, ()) == "4"
 
@@ -108,25 +108,25 @@ def test_outputs_are_gathered_in_order() -> None:
     ("task", "where", "why"),
     [
         (TaskSpec(name="x", for_each="outputs.a.b"), "tasks[1].for_each", "which the task does not need"),
-        (TaskSpec(name="x", for_each="nothing.b"), "tasks[1].for_each", "it uses nothing"),
+        (TaskSpec(name="x", for_each="nothing.b"), "tasks[1].for_each", "uses undefined nothing"),
         (TaskSpec(name="x", for_each="params.x +"), "tasks[1].for_each", ""),
-        (TaskSpec(name="x", for_each=""), "tasks[1].for_each", "it is empty"),
-        (TaskSpec(name="x", for_each="params.x", grows=True), "tasks[1].grows", "can't add tasks"),
-        (TaskSpec(name="x", for_each="params.x", label="{{ outputs }}"), "tasks[1].label", "it uses outputs"),
-        (TaskSpec(name="x", label="a"), "tasks[1].label", "there is no for_each"),
+        (TaskSpec(name="x", for_each=""), "tasks[1].for_each", "is empty"),
+        (TaskSpec(name="x", for_each="params.x", grows=True), "tasks[1].grows", "can't be combined with for_each"),
+        (TaskSpec(name="x", for_each="params.x", label="{{ outputs }}"), "tasks[1].label", "uses undefined outputs"),
+        (TaskSpec(name="x", label="a"), "tasks[1].label", "requires for_each"),
     ],
 )
-def test_a_job_that_says_it_wrongly_is_refused(task: TaskSpec, where: str, why: str) -> None:
+def test_an_invalid_fan_out_is_refused(task: TaskSpec, where: str, why: str) -> None:
     (fault,) = check_job(JobSpec(name="j", tasks=(TaskSpec(name="a"), task)), Limits())
     assert (fault.where, why in fault.why) == (where, True)
 
 
 @pytest.mark.parametrize("limit", [0, -1, 250_001])
-def test_a_limit_of_a_fan_out_is_within_bounds(limit: int) -> None:
+def test_max_fan_out_is_bounded(limit: int) -> None:
     (fault,) = check_job(JobSpec(name="j", tasks=(TaskSpec(name="a"),), max_fan_out=limit), Limits())
     assert fault.where == "max_fan_out"
 
 
-def test_a_job_that_fans_out_rightly_is_taken() -> None:
+def test_a_valid_fan_out_is_accepted() -> None:
     task = TaskSpec(name="x", needs=(Edge("a-b"),), for_each="outputs['a-b'].files", label="{{ item }}")
     assert check_job(JobSpec(name="j", tasks=(TaskSpec(name="a-b"), task)), Limits()) == []

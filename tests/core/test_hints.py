@@ -24,19 +24,19 @@ FIELDS = ["name", "needs", "work", "max_attempts", "timeout_seconds", "when", "t
         ("retrys", "retries"),
     ],
 )
-def test_a_slip_of_the_finger_is_recognised(wrong: str, right: str) -> None:
+def test_a_typo_is_recognized(wrong: str, right: str) -> None:
     """ADM-1: a fault says how to mend it."""
     assert did_you_mean(wrong, FIELDS) == f", did you mean {right}?"
 
 
 @pytest.mark.parametrize("strange", ["", "x", "quartz", "????", "ocnr", "norc", "\0", "é" * 50])
-def test_something_else_altogether_is_not(strange: str) -> None:
+def test_an_unrelated_word_is_not_suggested(strange: str) -> None:
     """Better no hint than a wrong one."""
     assert did_you_mean(strange, FIELDS) == ""
 
 
 @given(st.text(max_size=20), st.sets(st.text(max_size=20), max_size=10))
-def test_a_known_word_is_most_like_itself(word: str, others: set[str]) -> None:
+def test_a_known_word_is_most_similar_to_itself(word: str, others: set[str]) -> None:
     """And the answer does not depend on the order in which names are known."""
     assert did_you_mean(word, [word, *others]) == (f", did you mean {word}?" if word else "")
     assert did_you_mean(word, sorted(others)) == did_you_mean(word, sorted(others, reverse=True))

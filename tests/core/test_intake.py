@@ -50,19 +50,19 @@ def test_a_lone_tenant_may_fill_the_mark() -> None:
     assert decide_wants([Waiting(P1, "a")], {(P1, "a"): 100}, mark=100, chunk=500) == []
 
 
-def test_work_that_can_not_run_crowds_out_nobody_else() -> None:
+def test_work_that_can_not_run_crowds_out_no_other_tenant() -> None:
     """`a` filled the memory before `b` came: `b` gets its part all the same."""
     wants = decide_wants([Waiting(P2, "a"), Waiting(P2, "b")], {(P2, "a"): 100}, mark=100, chunk=500)
     assert wants == [Want(P2, "b", 50)]
 
 
-def test_a_tenant_with_work_in_memory_and_no_intake_keeps_its_part() -> None:
+def test_a_tenant_with_tasks_in_memory_and_no_intake_keeps_its_share() -> None:
     """The mark is divided by those that have intake or work in memory."""
     assert decide_wants([Waiting(P2, "a")], {(P2, "b"): 1}, mark=100, chunk=500) == [Want(P2, "a", 50)]
 
 
 @given(waiting_lists, memories, memories, marks, chunks)
-def test_what_is_on_its_way_counts_as_if_it_were_in_memory(
+def test_runs_in_transit_count_as_in_memory(
     waiting: list[Waiting], memory: Memory, coming: Memory, mark: int, chunk: int
 ) -> None:
     """Otherwise it would be read twice."""
@@ -71,14 +71,14 @@ def test_what_is_on_its_way_counts_as_if_it_were_in_memory(
     assert wants == decide_wants(waiting, both, mark, chunk)
 
 
-def test_what_was_adopted_is_not_on_its_way_any_more() -> None:
+def test_adopted_runs_are_not_in_transit() -> None:
     """It is in memory."""
     runs = [a_run(tenant="a", tasks=3, number=1), a_run(tenant="a", tasks=4, number=2), a_run(tenant="b", number=3)]
     coming = on_their_way(runs, {runs[0].id})
     assert coming.as_counts() == {(P1, "a"): 4, (P1, "b"): 1}
 
 
-def test_p0_has_no_mark_and_comes_first() -> None:
+def test_p0_is_unbounded_and_comes_first() -> None:
     """P0 overtakes a backlog of any size."""
     wants = decide_wants([Waiting(P1, "a"), Waiting(P0, "a")], {(P0, "a"): 10**9, (P1, "b"): 5}, mark=10, chunk=7)
     assert wants == [Want(P0, "a", 7), Want(P1, "a", 5)]
@@ -91,7 +91,7 @@ def test_a_trickle_of_p0_does_not_stop_the_intake_of_others() -> None:
 
 
 @given(waiting_lists, memories, marks, chunks)
-def test_a_read_is_bounded_and_nobody_exceeds_its_part(
+def test_a_read_is_bounded_and_no_tenant_exceeds_its_share(
     waiting: list[Waiting], memory: Memory, mark: int, chunk: int
 ) -> None:
     """The mark is respected: what is wanted fits into the tenant's part, and one read of a priority into the chunk."""
@@ -110,7 +110,7 @@ def test_a_read_is_bounded_and_nobody_exceeds_its_part(
 
 
 @given(waiting_lists, memories, marks, chunks)
-def test_who_has_intake_and_room_is_asked_for_or_stands_behind_those_who_have_less(
+def test_a_tenant_below_its_share_is_read_or_comes_after_tenants_with_less(
     waiting: list[Waiting], memory: Memory, mark: int, chunk: int
 ) -> None:
     """Nobody is starved; of P0 nobody is without room."""
@@ -145,7 +145,7 @@ def drain(backlog: Mapping[str, list[int]], mark: int, chunk: int) -> tuple[list
 
 
 @given(st.dictionaries(tenants, st.lists(st.integers(1, 50), min_size=1, max_size=30), min_size=1), marks, chunks)
-def test_nobody_starves_behind_a_flood_and_memory_is_bounded(
+def test_no_tenant_starves_behind_a_flood_and_memory_is_bounded(
     backlog: dict[str, list[int]], mark: int, chunk: int
 ) -> None:
     """Every tenant gets something in; each fills its part and at most one run beyond it."""
@@ -154,13 +154,13 @@ def test_nobody_starves_behind_a_flood_and_memory_is_bounded(
     assert in_memory <= max(mark, len(backlog)) + len(backlog) * 49
 
 
-def test_one_tenants_flood_of_100_000_runs_leaves_room_for_a_single_run_of_another() -> None:
+def test_a_flood_of_100_000_runs_leaves_capacity_for_another_tenants_run() -> None:
     """In the first read already."""
     order, _ = drain({"flood": [1] * 5_000, "small": [1]}, mark=1_000, chunk=200)
     assert "small" in order[:200]
 
 
-def test_a_run_once_begun_is_taken_whole_and_the_next_one_waits() -> None:
+def test_a_run_is_taken_whole_and_the_next_one_waits() -> None:
     """A tenant's first run is taken however large it is."""
     wants = [Want(P1, "a", 10), Want(P1, "b", 10)]
     large, small, other = a_run(tasks=100_000), a_run(number=1), a_run(tenant="b", tasks=3, number=2)
@@ -169,7 +169,7 @@ def test_a_run_once_begun_is_taken_whole_and_the_next_one_waits() -> None:
     assert choose([other, small], wants) == [other]
 
 
-def test_what_nobody_wanted_is_not_taken() -> None:
+def test_only_requested_runs_are_taken() -> None:
     """A store that answers more than it was asked changes nothing."""
     assert choose([a_run(tenant="zed")], [Want(P1, "acme", 5)]) == []
     assert choose([a_run(priority=P2)], [Want(P1, "acme", 5)]) == []

@@ -36,7 +36,7 @@ def test_positions_follow_the_order_and_not_the_definition() -> None:
     assert job.downstream == ((1,), ())
 
 
-def test_conditions_are_kept_by_position_and_only_where_there_are_any() -> None:
+def test_conditions_are_indexed_by_position() -> None:
     """DAG-4: a task without conditions costs nothing for them."""
     job = a_job(a_spec("c", "a", Edge("b", when="output.ok")), a_spec("a"), a_spec("b"), a_spec("d", "a"))
     position = {task.name: position for position, task in enumerate(job.tasks)}
@@ -56,7 +56,7 @@ def test_a_definition_with_a_cycle_does_not_compile() -> None:
         a_job(a_spec("a", "b"), a_spec("b", "a"))
 
 
-def test_a_definition_survives_being_stored() -> None:
+def test_a_definition_can_be_stored_and_loaded() -> None:
     """JobRow.definition is JSON: what is read back is what was written, to the byte of its work."""
     spec = a_definition(
         a_spec("a", work={"run": ["x", 1, None]}, labels={"disk": "ssd"}), a_spec("b", Edge("a", when="output.ok"))
@@ -68,7 +68,7 @@ def test_a_definition_survives_being_stored() -> None:
     assert compile_job("job_1", again).upstream == compile_job("job_1", spec).upstream
 
 
-def test_what_is_left_out_is_not_stored() -> None:
+def test_defaults_are_not_stored() -> None:
     """A definition of 100,000 plain tasks is short."""
     assert msgspec.json.encode(TaskSpec(name="a")) == b'{"name":"a"}'
     assert TaskSpec(name="a").resources is DEFAULT_RESOURCES

@@ -41,7 +41,7 @@ def test_the_table(seen: Seen, degree: Degree, accepts: float) -> None:
     assert (level.degree, level.accepts) == (degree, accepts)
 
 
-def test_it_is_degraded_until_ten_seconds_after_the_last_sign_of_it() -> None:
+def test_a_pool_is_degraded_until_ten_seconds_after_the_last_symptom() -> None:
     story = [(0.0, SLOW), (1.0, WELL), (5.0, SLOW), (14.9, WELL)]
     level = follow(*story)
     assert (level.degree, level.since, level.why) == (Degree.DEGRADED, 0.0, "the store is slow")
@@ -60,19 +60,19 @@ def test_recovery_ramps_up_from_a_tenth_to_all_within_thirty_seconds(outage: See
     assert (level.degree, level.accepts, level.since) == (Degree.NORMAL, 1.0, 90.0)
 
 
-def test_recovery_of_a_store_that_is_still_slow_stays_at_half_and_ends_degraded() -> None:
+def test_recovery_with_a_slow_store_stays_at_half_and_ends_degraded() -> None:
     story = [(0.0, SILENT), (60.0, SLOW)]
     assert follow(*story).accepts == pytest.approx(RAMP_FROM)
     assert follow(*story, (85.0, SLOW)).accepts == 0.5
     assert follow(*story, (90.0, SLOW)).degree is Degree.DEGRADED
 
 
-def test_an_outage_during_recovery_begins_anew() -> None:
+def test_an_outage_during_recovery_restarts_it() -> None:
     level = follow((0.0, SILENT), (60.0, WELL), (80.0, SILENT), (90.0, WELL))
     assert (level.degree, level.since, level.accepts) == (Degree.RECOVERY, 90.0, RAMP_FROM)
 
 
-def test_p0_is_taken_as_ever_while_anything_is() -> None:
+def test_p0_is_accepted_fully_unless_closed() -> None:
     assert accepted_part(follow((0.0, SLOW)), Priority.P0) == 1.0
     assert accepted_part(follow((0.0, SILENT), (1.0, WELL)), Priority.P0) == 1.0
     assert accepted_part(follow((0.0, LEADERLESS)), Priority.P0) == 0.0
@@ -86,7 +86,7 @@ SEEN = st.builds(
 
 
 @given(story=st.lists(st.tuples(st.floats(0.5, 20.0), SEEN), max_size=40))
-def test_nothing_is_taken_exactly_when_it_is_closed_and_what_was_closed_recovers_first(
+def test_nothing_is_accepted_exactly_while_closed_and_recovery_follows(
     story: list[tuple[float, Seen]],
 ) -> None:
     level, at = Level(), 0.0
@@ -102,7 +102,7 @@ def test_nothing_is_taken_exactly_when_it_is_closed_and_what_was_closed_recovers
 
 
 @given(story=st.lists(st.tuples(st.floats(0.5, 20.0), SEEN), max_size=20))
-def test_whatever_happened_it_is_normal_again_after_forty_quiet_seconds(story: list[tuple[float, Seen]]) -> None:
+def test_any_pool_is_normal_after_forty_quiet_seconds(story: list[tuple[float, Seen]]) -> None:
     level, at = Level(), 0.0
     for seconds, seen in story:
         at += seconds

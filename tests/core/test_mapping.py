@@ -37,7 +37,7 @@ def faults_of(**parts: object) -> dict[str, str]:
         {"invoker": {"python": "answers:say"}, "results": "out/results", "env": {"A": "{{ params.a }}"}},
     ],
 )
-def test_what_is_right_has_no_faults(parts: dict[str, object]) -> None:
+def test_valid_definitions_have_no_faults(parts: dict[str, object]) -> None:
     """Each form that the guide shows."""
     assert faults_of(**parts) == {}
 
@@ -47,9 +47,17 @@ def test_what_is_right_has_no_faults(parts: dict[str, object]) -> None:
     [
         ({"input": {}}, ".input", "exactly one of from and items"),
         ({"input": {**INLINE, **GOOD["input"]}, "map": {"prompt": "x"}}, ".input", "exactly one of from and items"),
-        ({"input": {"from": {"type": "csv", "path": "/etc/passwd"}}}, ".input.from.path", "below the directory"),
-        ({"input": {"from": {"type": "csv", "path": "a/../../b"}}}, ".input.from.path", "below the directory"),
-        ({"input": {"from": {"type": "csv", "path": ""}}}, ".input.from.path", "below the directory"),
+        (
+            {"input": {"from": {"type": "csv", "path": "/etc/passwd"}}},
+            ".input.from.path",
+            "must be a relative path without ..",
+        ),
+        (
+            {"input": {"from": {"type": "csv", "path": "a/../../b"}}},
+            ".input.from.path",
+            "must be a relative path without ..",
+        ),
+        ({"input": {"from": {"type": "csv", "path": ""}}}, ".input.from.path", "must be a relative path without .."),
         ({"input": {"from": {"type": "csv", "path": "a\0b"}}}, ".input.from.path", "NUL"),
         ({"input": {"from": {"type": "csv", "path": "a", "delimiter": "::"}}}, ".input.from.delimiter", "one char"),
         ({"input": {"from": {"type": "csv", "path": "a", "encoding": "utf-88"}}}, ".input.from.encoding", "utf-88"),
@@ -60,9 +68,9 @@ def test_what_is_right_has_no_faults(parts: dict[str, object]) -> None:
         ({"map": {"prompt": "{% for x in y %}{% endfor %}"}}, ".map.prompt", "statements"),
         ({"map": {"prompt": "{{ title"}}, ".map.prompt", "not closed"),
         ({"map": {"prompt": "{{ range(10) }}"}}, ".map.prompt", "can't be called"),
-        ({"map": {"prompt": "{{titel}}"}, "input": INLINE}, ".map.prompt", "it uses titel; there is only"),
+        ({"map": {"prompt": "{{titel}}"}, "input": INLINE}, ".map.prompt", "uses undefined titel; available:"),
         ({"map": {"prompt": "x", "output": ["a b"]}}, ".map.output[0]", "letters, digits and underscores"),
-        ({"map": {"prompt": "x", "output": ["a", "b", "a"]}}, ".map.output[2]", "a is there twice"),
+        ({"map": {"prompt": "x", "output": ["a", "b", "a"]}}, ".map.output[2]", "duplicate field a"),
         ({"map": {"prompt": "x", "output": [f"f{n}" for n in range(101)]}}, ".map.output", "more than 100"),
         ({"map": {"prompt": "x", "concurrency": 0}}, ".map.concurrency", "from 1 to 64"),
         ({"map": {"prompt": "x", "concurrency": 65}}, ".map.concurrency", "from 1 to 64"),
@@ -70,32 +78,32 @@ def test_what_is_right_has_no_faults(parts: dict[str, object]) -> None:
         ({"map": {"prompt": "x", "retry_delay_seconds": -1}}, ".map.retry_delay_seconds", "from 0 to 600"),
         ({"map": {"prompt": "x", "timeout_seconds": 0}}, ".map.timeout_seconds", "to 3600"),
         ({"map": {"prompt": "x", "on_failure": "stop"}}, ".map.on_failure", "Invalid enum value"),
-        ({"reduce": {"type": "prompt"}}, ".reduce.prompt", "is needed"),
-        ({"reduce": {"type": "json", "prompt": "x"}}, ".reduce.prompt", "only with the type prompt"),
-        ({"reduce": {"type": "table", "output": ["x"]}}, ".reduce.output", "only with the type prompt"),
-        ({"reduce": {"type": "prompt", "prompt": "{{title}}"}}, ".reduce.prompt", "it uses title"),
+        ({"reduce": {"type": "prompt"}}, ".reduce.prompt", "is required"),
+        ({"reduce": {"type": "json", "prompt": "x"}}, ".reduce.prompt", "requires the type prompt"),
+        ({"reduce": {"type": "table", "output": ["x"]}}, ".reduce.output", "requires the type prompt"),
+        ({"reduce": {"type": "prompt", "prompt": "{{title}}"}}, ".reduce.prompt", "uses undefined title"),
         ({"invoker": {}}, ".invoker", "exactly one of command, url, python, socket; it has none"),
         ({"invoker": {"command": ["x"], "socket": "/y"}}, ".invoker", "it has command and socket"),
         ({"invoker": {"command": []}}, ".invoker.command", "begin with a program"),
         ({"invoker": {"url": "ftp://x/y"}}, ".invoker.url", "http://"),
         ({"invoker": {"url": "http://"}}, ".invoker.url", "http://"),
-        ({"invoker": {"url": "https://me:hunter2@x/y"}}, ".invoker.url", "no name or password"),
+        ({"invoker": {"url": "https://me:hunter2@x/y"}}, ".invoker.url", "user or password"),
         ({"invoker": {"url": "http://x", "key": "sk-123"}}, ".invoker.key", "never the key itself"),
-        ({"invoker": {"command": ["x"], "model": "m"}}, ".invoker.model", "only with url"),
-        ({"invoker": {"command": ["x"], "key": "env:K"}}, ".invoker.key", "only with url"),
+        ({"invoker": {"command": ["x"], "model": "m"}}, ".invoker.model", "requires url"),
+        ({"invoker": {"command": ["x"], "key": "env:K"}}, ".invoker.key", "requires url"),
         ({"invoker": {"python": "answers"}}, ".invoker.python", "package.module:function"),
         ({"invoker": {"socket": ""}}, ".invoker.socket", "Unix socket"),
-        ({"results": "../elsewhere"}, ".results", "below the directory"),
+        ({"results": "../elsewhere"}, ".results", "must be a relative path without .."),
         ({"mapp": {}}, "", "mapp"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_path(parts: dict[str, object], where: str, why: str) -> None:
+def test_faults_are_reported_with_their_path(parts: dict[str, object], where: str, why: str) -> None:
     """Only that, and nothing that is right."""
     [(found, reason)] = faults_of(**parts).items()
     assert (found, why in reason) == (f"work{where}", True), reason
 
 
-def test_all_that_is_wrong_is_named_at_once() -> None:
+def test_all_faults_are_reported_at_once() -> None:
     """A person mends a file once."""
     wrong = faults_of(map={"prompt": "", "attempts": 0}, reduce={"type": "prompt"}, results="/")
     assert sorted(wrong) == ["work.map.attempts", "work.map.prompt", "work.reduce.prompt", "work.results"]
@@ -112,7 +120,7 @@ def test_all_that_is_wrong_is_named_at_once() -> None:
         ('{"url": "http://h", "key": "env:K"}', Invoker(url="http://h", key="env:K")),
     ],
 )
-def test_an_invoker_can_be_said_in_one_line(text: str, invoker: Invoker) -> None:
+def test_an_invoker_can_be_given_in_one_line(text: str, invoker: Invoker) -> None:
     """`ms up --invoker`, `ms worker --invoker`."""
     assert parse_invoker(text) == invoker
 
@@ -120,13 +128,13 @@ def test_an_invoker_can_be_said_in_one_line(text: str, invoker: Invoker) -> None
 @pytest.mark.parametrize(
     "text", ["", "llm", "command:", "command:'", "http://", "python:x", "socket:", "{", '{"command": "x"}', "{}"]
 )
-def test_what_is_no_invoker_is_refused_with_the_forms(text: str) -> None:
+def test_an_invalid_invoker_is_refused_with_the_forms(text: str) -> None:
     """And not with a traceback."""
     with pytest.raises(Refused, match="command:PROGRAM"):
         parse_invoker(text)
 
 
-def test_a_key_that_was_written_into_an_invoker_is_not_repeated() -> None:
+def test_an_api_key_in_an_invoker_is_not_quoted() -> None:
     """Errors are shown, and stored."""
     with pytest.raises(Refused) as refused:
         parse_invoker('{"url": "https://h/v1", "key": "sk-hunter2hunter2"}')

@@ -26,14 +26,14 @@ def notice(severity: Severity = Severity.WARNING, tenant: str = "acme") -> Notic
 
 @pytest.mark.parametrize("severity", Severity)
 @pytest.mark.parametrize("least", Severity)
-def test_a_channel_wants_what_is_at_least_as_bad_as_it_says(severity: Severity, least: Severity) -> None:
+def test_a_channel_gets_alerts_of_its_minimum_severity(severity: Severity, least: Severity) -> None:
     """Info, warning, high: in this order."""
     order = [Severity.INFO, Severity.WARNING, Severity.HIGH]
 
     assert wants(Wish(min_severity=least), notice(severity)) == (order.index(severity) >= order.index(least))
 
 
-def test_a_channel_of_a_tenant_wants_its_own_only() -> None:
+def test_a_channel_of_a_tenant_gets_only_its_alerts() -> None:
     """Not what is the installation's, either."""
     assert [wants(Wish(tenant="acme"), notice(tenant=tenant)) for tenant in ("acme", "globex", "")] == [
         True,
@@ -43,7 +43,7 @@ def test_a_channel_of_a_tenant_wants_its_own_only() -> None:
     assert all(wants(Wish(), notice(tenant=tenant)) for tenant in ("acme", "globex", ""))
 
 
-def test_a_channel_wants_the_kinds_that_it_names() -> None:
+def test_a_channel_gets_the_kinds_that_it_names() -> None:
     """All if it names none."""
     assert wants(Wish(kinds=frozenset({AlertKind.STALLED, AlertKind.RUN_STUCK})), notice())
     assert not wants(Wish(kinds=frozenset({AlertKind.RUN_STUCK})), notice())
@@ -57,6 +57,6 @@ def test_a_channel_wants_the_kinds_that_it_names() -> None:
         ("https://m.example", None, None),
     ],
 )
-def test_a_notice_leads_to_the_run_that_it_is_about(address: str, run: str | None, link: str | None) -> None:
+def test_a_notice_links_to_its_run(address: str, run: str | None, link: str | None) -> None:
     """If it is about one, and the server knows its own address."""
     assert link_to_run(address, {"run": run, "task": "task_1"}) == link

@@ -26,8 +26,8 @@ def chain(**last: Any) -> list[TaskSpec]:
     return [TaskSpec(name="a"), b, TaskSpec(name="c", needs=(Edge("b"),), **last)]
 
 
-def test_what_is_sensible_is_taken() -> None:
-    """Also to be near a task that this one does not need, and apart from itself."""
+def test_valid_placement_is_accepted() -> None:
+    """Including affinity to an independent task, and anti-affinity to itself."""
     said = {"prefer": {"disk": "ssd"}, "prefer_zone": "z1", "near": ("a", "b"), "apart": ("c",), "groups": ("gpu",)}
     assert faults_of(*chain(**said), pool="eu", groups=("nightly", "etl")) == {}
     assert faults_of(TaskSpec(name="x", near=("y",)), TaskSpec(name="y", apart=("x",))) == {}
@@ -36,28 +36,28 @@ def test_what_is_sensible_is_taken() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "where", "words"),
     [
-        ("prefer", {"a b": "c"}, "prefer['a b']", "is no label"),
-        ("prefer_zone", "Z 1", "prefer_zone", "is no name"),
-        ("near", ("c",), "near[0]", "can't be near itself"),
-        ("near", ("d",), "near[0]", "there is no task 'd'"),
-        ("near", ("a", "a"), "near[1]", "named twice"),
-        ("near", tuple(f"t{n}" for n in range(17)), "near", "there are 17, 16 are allowed"),
+        ("prefer", {"a b": "c"}, "prefer['a b']", "is not a label"),
+        ("prefer_zone", "Z 1", "prefer_zone", "is not a valid name"),
+        ("near", ("c",), "near[0]", "affinity to itself"),
+        ("near", ("d",), "near[0]", "unknown task 'd'"),
+        ("near", ("a", "a"), "near[1]", "duplicate task a"),
+        ("near", tuple(f"t{n}" for n in range(17)), "near", "has 17 entries; the maximum is 16"),
         ("apart", ("bb",), "apart[0]", "did you mean b?"),
-        ("groups", ("A B",), "groups[0]", "is no name"),
-        ("groups", ("g", "g"), "groups[1]", "named twice"),
-        ("groups", tuple(f"g{n}" for n in range(9)), "groups", "there are 9, 8 are allowed"),
+        ("groups", ("A B",), "groups[0]", "is not a valid name"),
+        ("groups", ("g", "g"), "groups[1]", "duplicate group g"),
+        ("groups", tuple(f"g{n}" for n in range(9)), "groups", "has 9 entries; the maximum is 8"),
     ],
 )
-def test_each_fault_of_a_task_is_named(field: str, value: object, where: str, words: str) -> None:
-    """With its place."""
+def test_each_fault_of_a_task_is_reported(field: str, value: object, where: str, words: str) -> None:
+    """With its path."""
     assert words in faults_of(*chain(**{field: value}))[f"tasks[2].{where}"]
 
 
-def test_no_task_is_near_one_that_needs_it() -> None:
+def test_no_task_has_affinity_to_a_downstream_task() -> None:
     """Not even at the end of a chain: it can't have started."""
     a, b, c = chain()
     found = faults_of(msgspec.structs.replace(a, near=("c",)), b, c)
-    assert found == {"tasks[0].near[0]": "c needs a: it can't have started before"}
+    assert found == {"tasks[0].near[0]": "c depends on a, so it can't start before it"}
 
 
 def test_faults_of_the_job_itself() -> None:
@@ -66,7 +66,7 @@ def test_faults_of_the_job_itself() -> None:
     assert set(found) == {"pool", "groups[1]"}
 
 
-def test_they_are_named_in_what_somebody_sends_as_well() -> None:
+def test_faults_of_a_submitted_body_are_reported() -> None:
     """A task that can't be read is known by its name all the same."""
     body = {"name": "j", "tasks": [{"name": "a", "cpu": 1}, {"name": "b", "near": ["a"], "apart": ["z"]}]}
     with pytest.raises(Refused) as refused:
@@ -74,7 +74,7 @@ def test_they_are_named_in_what_somebody_sends_as_well() -> None:
     assert [fault.where for fault in refused.value.faults] == ["tasks[0].cpu", "tasks[1].apart[0]"]
 
 
-def test_tasks_that_an_output_adds_may_be_near_those_that_are_there() -> None:
+def test_added_tasks_may_have_affinity_to_existing_tasks() -> None:
     """And near no others."""
     run = Surroundings(
         positions={"grower": 0, "old": 1}, grower=0, task_count=2, max_tasks=10, can_wait=lambda _: None,
@@ -83,5 +83,5 @@ def test_tasks_that_an_output_adds_may_be_near_those_that_are_there() -> None:
     new = {"name": "new", "near": ["grower", "old"], "apart": ["old"]}
     (added,) = expansion.check(json.dumps({"tasks": [new]}), run, Limits()).tasks
     assert (added.near, added.apart) == (("grower", "old"), ("old",))
-    with pytest.raises(Refused, match="there is no task 'odl', did you mean old"):
+    with pytest.raises(Refused, match="unknown task 'odl', did you mean old"):
         expansion.check(json.dumps({"tasks": [{**new, "near": ["odl"]}]}), run, Limits())

@@ -29,7 +29,7 @@ def _resolved(value: object) -> object:
 
 
 @given(st.sampled_from(["outputs", "params", "item"]), st.lists(_KEY | st.integers(0, 10**8), max_size=5))
-def test_a_path_that_can_be_written_is_read_as_it_was(root: str, steps: list[str | int]) -> None:
+def test_a_formatted_path_parses_to_the_same_path(root: str, steps: list[str | int]) -> None:
     path = Path(root, tuple(steps))
     text = write_path(path)
     assert text is not None
@@ -37,12 +37,12 @@ def test_a_path_that_can_be_written_is_read_as_it_was(root: str, steps: list[str
 
 
 @pytest.mark.parametrize("key", ["back\\slash", "both ' and \""])
-def test_a_key_that_no_path_can_say_is_not_written(key: str) -> None:
+def test_a_key_that_can_not_be_expressed_is_not_formatted(key: str) -> None:
     assert write_path(Path("item", (key,))) is None
 
 
 @pytest.mark.parametrize("text", ["", "other.x", "outputs.", "params.a b", "params[-1]", "item|first"])
-def test_what_is_no_path_is_not_read(text: str) -> None:
+def test_an_invalid_path_is_not_parsed(text: str) -> None:
     assert read_path(text) is None
 
 
@@ -60,26 +60,30 @@ def test_what_is_no_path_is_not_read(text: str) -> None:
         ({"$": "outputs.skipped", "default": []}, []),
     ],
 )
-def test_a_reference_stands_for_the_value_with_its_type(value: object, stands_for: object) -> None:
+def test_a_reference_is_replaced_by_its_typed_value(value: object, stands_for: object) -> None:
     assert _resolved(value) == stands_for
 
 
 @pytest.mark.parametrize(
     ("path", "why"),
-    [("params.other", "`params` has no `other`"), ("params.day.x", "`day` is no object"), ("no path", "is no path")],
+    [
+        ("params.other", "`params` has no `other`"),
+        ("params.day.x", "`day` is not an object"),
+        ("no path", "is not a path"),
+    ],
 )
-def test_a_reference_that_leads_nowhere_says_so(path: str, why: str) -> None:
+def test_a_missing_value_is_reported(path: str, why: str) -> None:
     with pytest.raises(ExpressionFailed, match=why):
         _resolved({"$": path})
 
 
-def test_a_path_to_what_the_task_does_not_need_is_an_error() -> None:
+def test_a_path_to_a_task_that_is_not_needed_is_an_error() -> None:
     with pytest.raises(ExpressionFailed, match="does not need"):
         walk(Path("outputs", ("other",)), GIVEN)
 
 
 @given(_JSON)
-def test_a_constant_comes_out_as_it_was_whatever_its_keys(value: object) -> None:
+def test_a_literal_is_unchanged_whatever_its_keys(value: object) -> None:
     def escaped(one: object) -> object:
         if isinstance(one, dict):
             return {escape(key): escaped(inner) for key, inner in one.items()}
@@ -88,7 +92,7 @@ def test_a_constant_comes_out_as_it_was_whatever_its_keys(value: object) -> None
     assert _resolved(escaped(value)) == value
 
 
-def test_admission_names_references_that_are_none() -> None:
+def test_admission_reports_invalid_references() -> None:
     values = {"a": {"$": "nothing"}, "b": [{"$": "item", "else": 1}], "c": {"$": "params.x", "default": {"$": 7}}}
     raw = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in values.items()}
     assert [fault.where for fault in faults_in(raw, "v")] == ["v.a", "v.b", "v.c"]

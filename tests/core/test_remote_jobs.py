@@ -26,7 +26,7 @@ POD = {"image": "registry.example:5000/team/etl:1.2@sha256:0af", "run": ["load",
         {"ray": {"run": ["python", "train.py", "{{ params.day }}"], "runtime_env": {"pip": ["polars"]}}},
     ],
 )
-def test_each_of_them_is_taken(work: object) -> None:
+def test_each_kind_is_accepted(work: object) -> None:
     assert check_job(a_definition(a_spec("a", work=work)), LIMITS) == []
 
 
@@ -34,27 +34,27 @@ def test_each_of_them_is_taken(work: object) -> None:
     ("work", "where", "why"),
     [
         ({"kubernetes": {"run": ["x"]}}, ".kubernetes", "image"),
-        ({"kubernetes": {"image": ""}}, ".kubernetes.image", "no name of an image"),
-        ({"kubernetes": {"image": "a b"}}, ".kubernetes.image", "no name of an image"),
-        ({"kubernetes": {"image": "a" * 501}}, ".kubernetes.image", "no name of an image"),
+        ({"kubernetes": {"image": ""}}, ".kubernetes.image", "not an image name"),
+        ({"kubernetes": {"image": "a b"}}, ".kubernetes.image", "not an image name"),
+        ({"kubernetes": {"image": "a" * 501}}, ".kubernetes.image", "not an image name"),
         ({"kubernetes": {"image": "a", "run": [""]}}, ".kubernetes.run", "must begin with a program"),
         ({"kubernetes": {"image": "a", "run": ["x", "{{ oops"]}}, ".kubernetes.run[1]", "not closed"),
-        ({"kubernetes": {"image": "a", "run": ["x"] * 1_001}}, ".kubernetes.run", "more than 1000 words"),
+        ({"kubernetes": {"image": "a", "run": ["x"] * 1_001}}, ".kubernetes.run", "more than 1000 arguments"),
         ({"kubernetes": {"image": "a", "namespace": "../kube-system"}}, ".kubernetes.namespace", "lower-case"),
         ({"kubernetes": {"image": "a", "service_account": "A"}}, ".kubernetes.service_account", "lower-case"),
         ({"kubernetes": {"image": "a", "user": 0}}, ".kubernetes.user", "from 1 to"),
         ({"kubernetes": {"image": "a", "address": "http://x"}}, ".kubernetes", "address"),
-        ({"kubernetes": {"image": "a"}, "fetch": ["extract"]}, ".fetch", "machine of its worker"),
+        ({"kubernetes": {"image": "a"}, "fetch": ["extract"]}, ".fetch", "the worker's machine"),
         ({"ray": {"run": []}}, ".ray.run", "must begin with a program"),
         ({"ray": {"run": ["x", "{{ secrets.x }}"]}}, ".ray.run[1]", "secrets"),
         ({"ray": {"run": ["x"], "address": "http://169.254.169.254"}}, ".ray", "address"),
         ({"ray": {"run": ["x"], "runtime_env": {"env_vars": {}}}}, ".ray.runtime_env.env_vars", "the task's env"),
         ({"ray": {"run": ["x"], "runtime_env": {"pip": "a" * 70_000}}}, ".ray.runtime_env", "larger than"),
-        ({"ray": {"run": ["x"]}, "secrets": {"A": "env:B"}}, ".secrets", "everybody who reaches it"),
+        ({"ray": {"run": ["x"]}, "secrets": {"A": "env:B"}}, ".secrets", "exposes the environment variables"),
         ({"ray": {"run": ["x"]}, "directory": "/app"}, ".directory", "working_dir"),
     ],
 )
-def test_a_fault_is_named_with_its_path(work: object, where: str, why: str) -> None:
+def test_a_fault_is_reported_with_its_path(work: object, where: str, why: str) -> None:
     [fault] = faults_in(msgspec.json.encode(work), "work")
     assert fault.where == f"work{where}"
     assert why in fault.why
@@ -69,7 +69,7 @@ def test_a_fault_is_named_with_its_path(work: object, where: str, why: str) -> N
         ({"shell": "x", "env": {"ray": "1"}}, ()),
     ],
 )
-def test_a_worker_must_have_the_cluster(work: object, labels: tuple[str, ...]) -> None:
+def test_the_clusters_label_is_required(work: object, labels: tuple[str, ...]) -> None:
     """PLC-3: beside what its definition asks for."""
     shape = shape_of(a_spec("a", work=work, labels={"disk": "ssd"}))
     assert shape.labels == (("disk", "ssd"), *((label, "") for label in labels))

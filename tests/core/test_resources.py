@@ -13,7 +13,7 @@ amounts = st.builds(Resources, *(st.integers(0, 2**60) for _ in NAMES))
 
 
 @given(amounts, amounts)
-def test_taking_away_undoes_adding(one: Resources, other: Resources) -> None:
+def test_subtraction_undoes_addition(one: Resources, other: Resources) -> None:
     """I-65: what is released is exactly what was taken."""
     assert one + other - other == one
     assert one + other == other + one
@@ -21,13 +21,13 @@ def test_taking_away_undoes_adding(one: Resources, other: Resources) -> None:
 
 
 @given(amounts, amounts)
-def test_what_fits_leaves_no_negative_room(task: Resources, room: Resources) -> None:
+def test_what_fits_leaves_no_negative_capacity(task: Resources, room: Resources) -> None:
     """PLC-1: a task is never placed where it doesn't fit, and what is left is never below zero."""
     assert task.fits(room) is not (room - task).is_negative()
 
 
 @given(st.lists(amounts, max_size=20), amounts)
-def test_room_never_goes_below_zero_however_tasks_come_and_go(tasks: list[Resources], total: Resources) -> None:
+def test_free_capacity_never_goes_below_zero(tasks: list[Resources], total: Resources) -> None:
     """PLC-1: place whatever fits, then take it all away again."""
     used = NOTHING
     placed: list[Resources] = []
@@ -43,7 +43,7 @@ def test_room_never_goes_below_zero_however_tasks_come_and_go(tasks: list[Resour
 
 
 @given(amounts, amounts)
-def test_the_dominant_share_is_the_largest_part_of_any_resource(used: Resources, total: Resources) -> None:
+def test_the_dominant_share_is_the_largest_fraction_of_any_resource(used: Resources, total: Resources) -> None:
     """PLC-4: never negative, zero for nothing, and one for everything there is."""
     share = dominant_share(used, total)
     parts = [getattr(used, name) / getattr(total, name) for name in NAMES if getattr(total, name)]
@@ -63,7 +63,7 @@ def test_each_resource_counts_for_fitting_and_for_being_negative(name: str) -> N
     assert dominant_share(one, one) == 1.0
 
 
-def test_a_misspelt_resource_is_not_taken_for_nothing() -> None:
+def test_an_unknown_resource_is_refused() -> None:
     """ADM-1: an amount that nobody reads would be a task that nobody has room for."""
     with pytest.raises(msgspec.ValidationError, match="unknown field `cpu`"):
         msgspec.json.decode(b'{"cpu":4}', type=Resources)
@@ -79,5 +79,5 @@ def test_a_misspelt_resource_is_not_taken_for_nothing() -> None:
         (Resources(0, 5, 0, 2**60), ["5 bytes of memory", "1 EiB of disk"]),
     ],
 )
-def test_amounts_are_said_in_the_units_of_people(resources: Resources, said: list[str]) -> None:
+def test_amounts_are_formatted_with_units(resources: Resources, said: list[str]) -> None:
     assert say_amounts(resources) == said

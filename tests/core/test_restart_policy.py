@@ -23,12 +23,12 @@ def failed(times: int, *, ran: float = 0.0) -> tuple[LoopHealth, float]:
     return health, now
 
 
-def test_the_backoff_doubles_up_to_the_longest() -> None:
+def test_the_backoff_doubles_up_to_the_maximum() -> None:
     assert [failed(times)[0].backoff_seconds() for times in range(1, 7)] == [1, 2, 4, 8, 15, 15]
     assert failed(100)[0].backoff_seconds() == LONGEST_BACKOFF_SECONDS
 
 
-def test_a_loop_that_ran_healthy_begins_anew() -> None:
+def test_a_healthy_loop_resets_its_failures() -> None:
     health, now = failed(4)
     health = health.started(now)
     just_before = now + HEALTHY_AFTER_SECONDS - 0.001
@@ -37,7 +37,7 @@ def test_a_loop_that_ran_healthy_begins_anew() -> None:
     assert health.failed("broken", now + HEALTHY_AFTER_SECONDS).failures == 1
 
 
-def test_a_loop_is_failing_after_failures_in_a_row_until_it_is_healthy() -> None:
+def test_a_loop_is_failing_after_consecutive_failures_until_healthy() -> None:
     health, now = failed(FAILING_AFTER_FAILURES - 1)
     assert not health.is_failing(now)
 
@@ -55,10 +55,10 @@ def test_a_loop_is_failing_once_its_failures_span_a_minute() -> None:
     assert health.is_failing(now)
 
 
-def test_one_failure_is_not_failing_however_long_ago() -> None:
+def test_a_single_failure_is_not_failing() -> None:
     health, now = failed(1)
     assert not health.is_failing(now + FAILING_AFTER_SECONDS)
 
 
-def test_the_longest_backoff_hides_no_failure() -> None:
+def test_the_maximum_backoff_hides_no_failure() -> None:
     assert LONGEST_BACKOFF_SECONDS < HEALTHY_AFTER_SECONDS

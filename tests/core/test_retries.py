@@ -70,22 +70,22 @@ def after(step: NextStep) -> float:
         (OUT_OF_MEMORY, AttemptEnd.FAILED, "failed (resource)"),
     ],
 )
-def test_a_failure_with_tries_left_is_tried_again_after_the_delay(failure: Failure, end: FailedEnd, what: str) -> None:
+def test_a_failure_with_attempts_left_is_retried_after_the_delay(failure: Failure, end: FailedEnd, what: str) -> None:
     """RTY-2: PENDING until then."""
     step = decide(a_task(tries=1), a_spec("a", retry_delay_seconds=90), failure, end)
     assert step.state is S.PENDING
     assert 90 <= after(step) <= 90 * (1 + JITTER)
-    assert step.because.startswith(f"try 1 of 3 {what}; the next one in ")
+    assert step.because.startswith(f"attempt 1 of 3 {what}; retrying in ")
 
 
 @pytest.mark.parametrize("failure", [TRANSIENT, PERMANENT, OUT_OF_MEMORY])
-def test_the_last_try_is_final(failure: Failure) -> None:
+def test_the_last_attempt_is_final(failure: Failure) -> None:
     """RTY-5: attempts used up is checked first, also if the task looks poisonous."""
     task = a_task(tries=3)
     task.trail = Trail(signature=failure.signature, workers=("w7", "w8", "w9"))
     step = decide(task, failure=failure)
     assert (step.state, step.due_at) == (S.FAILED, None)
-    assert step.because.startswith("try 3 of 3 failed")
+    assert step.because.startswith("attempt 3 of 3 failed")
 
 
 def test_the_last_timeout_ends_in_timed_out() -> None:
@@ -93,27 +93,27 @@ def test_the_last_timeout_ends_in_timed_out() -> None:
     assert decide(a_task(tries=3), failure=TOO_SLOW, end=AttemptEnd.TIMED_OUT).state is S.TIMED_OUT
 
 
-def test_a_task_with_one_try_says_so() -> None:
+def test_a_task_with_one_attempt_is_not_retried() -> None:
     """A sentence that a user can read."""
     step = decide(a_task(tries=1), a_spec("a", max_attempts=1))
-    assert (step.state, step.because) == (S.FAILED, "its only try failed")
+    assert (step.state, step.because) == (S.FAILED, "the only attempt failed")
 
 
-def test_what_is_permanent_fails_at_once() -> None:
+def test_a_permanent_failure_is_not_retried() -> None:
     """RTY-2."""
     step = decide(a_task(tries=1), failure=PERMANENT)
-    assert (step.state, step.because) == (S.FAILED, "try 1 of 3 failed (permanent); trying again would not help")
+    assert (step.state, step.because) == (S.FAILED, "attempt 1 of 3 failed (permanent); not retried")
 
 
-def test_a_run_retries_only_so_often() -> None:
+def test_the_retry_budget_of_a_run_is_enforced() -> None:
     """RTY-3: 100 retries of all tasks together, unless the job says otherwise."""
     assert decide(a_task(tries=1), retries=99).state is S.PENDING
     assert decide(a_task(tries=1), retries=100).state is S.FAILED
     step = decide(a_task(tries=1), retries=5, max_retries=5)
-    assert step.because == "try 1 of 3 failed; the run has retried 5 times, 5 are allowed"
+    assert step.because == "attempt 1 of 3 failed; the run's retry budget is used (5 of 5)"
 
 
-def test_the_same_failure_on_three_workers_is_poison() -> None:
+def test_the_same_failure_on_three_workers_quarantines_the_task() -> None:
     """RTY-5: held while tries remain."""
     task, spec = a_task(tries=1), a_spec("a", max_attempts=5)
     assert decide(task, spec, on="w1").state is S.PENDING
@@ -121,10 +121,10 @@ def test_the_same_failure_on_three_workers_is_poison() -> None:
     assert decide(task, spec, on="w2").state is S.PENDING
     step = decide(task, spec, on="w3")
     assert step.state is S.QUARANTINED
-    assert "in the same way on w1, w2, w3" in step.because
+    assert "with the same error on w1, w2, w3" in step.because
 
 
-def test_what_happens_to_everybody_is_no_poison() -> None:
+def test_a_widespread_failure_does_not_quarantine_the_task() -> None:
     """RTY-4, RTY-5: the task itself has to look poisonous."""
     task, spec = a_task(tries=1), a_spec("a", max_attempts=5)
     task.trail = Trail(signature=TRANSIENT.signature, workers=("w1", "w2"))
@@ -132,7 +132,7 @@ def test_what_happens_to_everybody_is_no_poison() -> None:
     assert decide(task, spec, on="w3").state is S.QUARANTINED
 
 
-def test_another_failure_begins_the_count_anew() -> None:
+def test_a_different_failure_resets_the_count() -> None:
     """Only what is alike speaks against the task."""
     task, spec = a_task(tries=1), a_spec("a", max_attempts=5)
     for number, failure in enumerate([TRANSIENT, TRANSIENT, OTHER, TRANSIENT, TRANSIENT]):
@@ -141,20 +141,20 @@ def test_another_failure_begins_the_count_anew() -> None:
 
 
 @pytest.mark.parametrize("losses", range(1, LOSSES_ALLOWED + 1))
-def test_a_lost_attempt_is_queued_again_at_once_and_is_no_try(losses: int) -> None:
+def test_a_lost_attempt_is_requeued_at_once_and_does_not_count(losses: int) -> None:
     """RTY-5: infrastructure losses are not attempts, so that used-up tries don't matter."""
     step = decide(a_task(losses=losses, tries=3), failure=lost("gone"), end=AttemptEnd.LOST)
     assert (step.state, step.due_at) == (S.QUEUED, None)
-    assert "worker was lost" in step.because
+    assert "worker lost" in step.because
 
 
-def test_the_third_loss_is_a_failure_of_the_infrastructure() -> None:
+def test_the_third_loss_is_an_infrastructure_failure() -> None:
     """RTY-5, I-18: losses have their own cap."""
     step = decide(a_task(losses=3), failure=lost("gone"), end=AttemptEnd.LOST, worker_lost=True)
-    assert (step.state, step.because) == (S.FAILED, "infrastructure: its worker was lost 3 times")
+    assert (step.state, step.because) == (S.FAILED, "infrastructure: worker lost 3 times")
 
 
-def test_a_second_worker_lost_under_a_task_is_poison() -> None:
+def test_a_second_worker_lost_quarantines_the_task() -> None:
     """RTY-5: the same worker again says nothing, nor does an attempt that was lost while its worker lives."""
     task = a_task(losses=1)
 
@@ -165,10 +165,10 @@ def test_a_second_worker_lost_under_a_task_is_poison() -> None:
     assert lose("w1").state is S.QUEUED
     assert lose("w2", worker_lost=False).state is S.QUEUED
     step = lose("w3")
-    assert (step.state, step.because.partition(":")[0]) == (S.QUARANTINED, "w1 and w3 were lost under it")
+    assert (step.state, step.because.partition(";")[0]) == (S.QUARANTINED, "w1 and w3 were lost while running it")
 
 
-def test_a_worker_that_failed_to_run_it_is_a_loss_after_a_delay() -> None:
+def test_a_worker_error_is_a_loss_and_retried_after_a_delay() -> None:
     """The next worker may do better, and this one later."""
     failure = classify('{"class": "infrastructure", "type": "child", "message": "no child"}')
     assert decide(a_task(losses=1), failure=failure).state is S.PENDING
@@ -188,7 +188,7 @@ def test_a_worker_that_failed_to_run_it_is_a_loss_after_a_delay() -> None:
         ('{"type": "SERVICE_UNAVAILABLE"}', [600, 1200]),
     ],
 )
-def test_the_figures_of_each_kind(failure: str, delays: list[float]) -> None:
+def test_built_in_backoffs(failure: str, delays: list[float]) -> None:
     """RTY-1, RTY-2: base, factor and cap."""
     found = [
         backoff_seconds(n, a_spec("a"), RetryPolicy(), classify(failure), USUAL) for n in range(1, len(delays) + 1)
@@ -196,7 +196,7 @@ def test_the_figures_of_each_kind(failure: str, delays: list[float]) -> None:
     assert found == delays
 
 
-def test_what_a_job_says_of_a_class_goes_first() -> None:
+def test_the_jobs_backoff_for_a_class_takes_precedence() -> None:
     """RTY-2: per job and per class; what is not said stays as it is for all."""
     policy = RetryPolicy(factor=2, cap_seconds=50, classes={C.RATE_LIMITED: Backoff(base_seconds=1, max_attempts=2)})
     limited = classify('{"type": "RATE_LIMIT_EXCEEDED"}')
@@ -204,10 +204,10 @@ def test_what_a_job_says_of_a_class_goes_first() -> None:
     assert [backoff_seconds(n, a_spec("a"), policy, limited, USUAL) for n in (1, 2)] == [1, 2]
     assert tries_for(a_spec("a"), policy, limited) == 2
     step = decide(a_task(tries=2), replace(a_spec("a"), retry=policy), limited)
-    assert (step.state, step.because) == (S.FAILED, "try 2 of 2 failed (rate_limited)")
+    assert (step.state, step.because) == (S.FAILED, "attempt 2 of 2 failed (rate_limited)")
 
 
-def test_the_word_of_the_other_side_replaces_every_figure() -> None:
+def test_retry_after_replaces_every_backoff() -> None:
     """It knows."""
     limited = classify('{"class": "rate_limited", "type": "E", "retry_after_seconds": 45}')
     policy = RetryPolicy(classes={C.RATE_LIMITED: Backoff(base_seconds=1)})
@@ -215,7 +215,7 @@ def test_the_word_of_the_other_side_replaces_every_figure() -> None:
 
 
 @pytest.mark.parametrize(("max_attempts", "tries"), [(1, 1), (2, 2), (3, 5), (4, 4), (5, 5)])
-def test_a_rate_limit_is_tried_five_times_unless_the_task_says_otherwise(max_attempts: int, tries: int) -> None:
+def test_a_rate_limit_gets_five_attempts_by_default(max_attempts: int, tries: int) -> None:
     """RTY-1: 3 is what a task has that says nothing."""
     limited = classify('{"type": "RATE_LIMIT_EXCEEDED"}')
     assert tries_for(a_spec("a", max_attempts=max_attempts), RetryPolicy(), limited) == tries
@@ -225,7 +225,7 @@ def test_a_rate_limit_is_tried_five_times_unless_the_task_says_otherwise(max_att
     base=st.floats(0, 604_800), factor=st.floats(1, 100), cap=st.floats(0.1, 604_800), tries=st.integers(1, 5),
     attempt=st.integers(1, 8),
 )  # fmt: skip
-def test_delays_grow_up_to_the_cap_and_jitter_stays_within_its_bounds(
+def test_delays_grow_up_to_the_cap_within_the_jitter(
     base: float, factor: float, cap: float, tries: int, attempt: int
 ) -> None:
     """RTY-2: and the same attempt always has the same delay."""
@@ -245,7 +245,7 @@ def test_delays_grow_up_to_the_cap_and_jitter_stays_within_its_bounds(
     "failure",
     ['{"type": "E"}', '{"type": "RATE_LIMIT_EXCEEDED"}', '{"type": "TRANSIENT_NETWORK"}', '{"type": "MemoryError"}'],
 )
-def test_a_linear_policy_is_the_delay_times_the_try_whatever_failed(failure: str) -> None:
+def test_a_linear_delay_is_the_base_times_the_attempt_number(failure: str) -> None:
     """RTY-2: to the second, with as many tries as the task says, and bounded by its own cap only."""
     found, policy = classify(failure), RetryPolicy(linear=True)
     long = a_spec("a", retry_delay_seconds=86_400)
@@ -258,7 +258,7 @@ def test_a_linear_policy_is_the_delay_times_the_try_whatever_failed(failure: str
     assert (step.state, after(step)) == (S.PENDING, 20)
 
 
-def test_what_a_linear_policy_says_of_a_class_goes_first() -> None:
+def test_a_linear_policys_class_takes_precedence() -> None:
     """And what the other side says before everything."""
     policy = RetryPolicy(linear=True, classes={C.RATE_LIMITED: Backoff(base_seconds=7, cap_seconds=15, max_attempts=2)})
     limited = classify('{"type": "RATE_LIMIT_EXCEEDED"}')
@@ -268,7 +268,7 @@ def test_what_a_linear_policy_says_of_a_class_goes_first() -> None:
     assert delay_seconds(a_task(tries=2), a_spec("a"), policy, asked, USUAL) == 45
 
 
-def test_what_failed_together_does_not_come_back_together() -> None:
+def test_tasks_that_failed_together_are_not_retried_together() -> None:
     """The jitter of a thousand tasks is spread over all of its range."""
     delays = sorted(
         delay_seconds(a_task(tries=1, position=n), a_spec("a"), RetryPolicy(), TRANSIENT, USUAL) for n in range(1000)
@@ -280,21 +280,21 @@ def test_what_failed_together_does_not_come_back_together() -> None:
 # what helps
 
 
-def test_out_of_memory_asks_for_more_up_to_the_limit() -> None:
+def test_out_of_memory_gets_more_memory_up_to_the_limit() -> None:
     """RTY-2: twice as much each time, at most four times; at the limit it is an ordinary retry."""
     task, spec = a_task(tries=1), a_spec("a", max_attempts=5, resources=Resources(1000, 100 * MIB))
     asked = [decide(task, spec, OUT_OF_MEMORY, on="w1").trail.memory_bytes for _ in range(4)]
     assert asked == [200 * MIB, 400 * MIB, 400 * MIB, 400 * MIB]
 
 
-def test_nobody_asks_for_more_memory_than_the_largest_worker_has() -> None:
+def test_memory_is_bounded_by_the_largest_worker() -> None:
     """It would never be placed."""
     spec = a_spec("a", resources=Resources(1000, 100 * MIB))
     assert decide(a_task(tries=1), spec, OUT_OF_MEMORY, most_memory=150 * MIB).trail.memory_bytes == 150 * MIB
     assert decide(a_task(tries=1), spec, OUT_OF_MEMORY, most_memory=100 * MIB).trail.memory_bytes is None
 
 
-def test_a_job_can_say_how_much_more_memory() -> None:
+def test_a_job_can_set_the_memory_factor() -> None:
     """By its factor and its limit."""
     policy = RetryPolicy(memory_factor=1.5, memory_limit_bytes=160 * MIB)
     task, spec = a_task(tries=1), a_spec("a", max_attempts=5, resources=Resources(1000, 100 * MIB))
@@ -302,7 +302,7 @@ def test_a_job_can_say_how_much_more_memory() -> None:
     assert asked == [150 * MIB, 160 * MIB]
 
 
-def test_too_slow_gets_a_longer_limit_and_stuck_does_not() -> None:
+def test_a_timeout_gets_a_longer_limit_and_a_stall_does_not() -> None:
     """RTY-1: again, with a longer limit."""
     task = a_task(tries=1)
     limits = [decide(task, failure=TOO_SLOW, end=AttemptEnd.TIMED_OUT).trail.limit_seconds for _ in range(2)]

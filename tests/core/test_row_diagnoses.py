@@ -65,7 +65,11 @@ def test_an_ended_task_reports_its_outcome() -> None:
     )
     error = '{"message": "exited with 3", "last_lines": "one\\nno such table\\n"}'
     failed = replace(
-        done, state=TaskState.FAILED, because="its only try failed", error=error, birth=Birth(0, 1, 2, 4, label="Oslo")
+        done,
+        state=TaskState.FAILED,
+        because="the only attempt failed",
+        error=error,
+        birth=Birth(0, 1, 2, 4, label="Oslo"),
     )
     strange = replace(failed, error='["not", "ours"]')
 
@@ -75,8 +79,8 @@ def test_an_ended_task_reports_its_outcome() -> None:
     assert (well.reason, well.acts, well.is_problem()) == (None, (), False)
     assert well.verdict == "Succeeded 1m 19s ago, after 41s on w1"
     assert (badly.reason, badly.name, badly.is_problem()) == (None, "acme/etl/extract[Oslo]", True)
-    assert badly.verdict.endswith('on w1: its only try failed (exited with 3; its last line was "no such table")')
-    assert from_rows.of_ended_task(strange, "etl", NOON).verdict.endswith(': its only try failed (["not", "ours"])')
+    assert badly.verdict.endswith('on w1: the only attempt failed (exited with 3; its last line was "no such table")')
+    assert from_rows.of_ended_task(strange, "etl", NOON).verdict.endswith(': the only attempt failed (["not", "ours"])')
     assert [act.command for act in badly.acts] == [f"mainspring retry {failed.id}"]
 
 

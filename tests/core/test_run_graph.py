@@ -7,7 +7,7 @@ from mainspring.core.graph.run_graph import draw
 from mainspring.core.model.job import Edge, JobSpec, TaskSpec
 
 
-def test_every_node_comes_after_what_it_needs() -> None:
+def test_nodes_are_in_topological_order() -> None:
     spec = JobSpec(
         name="etl",
         tasks=(

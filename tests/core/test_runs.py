@@ -23,36 +23,36 @@ OPEN = [state for state in S if state not in FINAL and state is not S.QUARANTINE
 @pytest.mark.parametrize("state", OPEN)
 @pytest.mark.parametrize("cancelled", [False, True])
 @pytest.mark.parametrize("timed_out", [False, True])
-def test_some_task_not_final_is_running(state: TaskState, cancelled: bool, timed_out: bool) -> None:
+def test_a_run_with_a_task_that_is_not_final_is_running(state: TaskState, cancelled: bool, timed_out: bool) -> None:
     """STA-5: also while a cancel or the end of its time is being carried out."""
     finish = Finish(policy=FAIL_FAST, cancelled=cancelled, timed_out=timed_out)
     assert derive_run_state({state: 1, S.SUCCEEDED: 3, S.FAILED: 1}, finish) is R.RUNNING
 
 
 @pytest.mark.parametrize("state", [*OPEN, S.QUARANTINED])
-def test_a_run_that_is_held_with_something_left_to_do_is_paused(state: TaskState) -> None:
+def test_a_paused_run_with_remaining_tasks_is_paused(state: TaskState) -> None:
     """STA-5: PAUSED when held."""
     assert derive_run_state({state: 1}, Finish(policy=FAIL_FAST, paused=True)) is R.PAUSED
 
 
-def test_a_run_whose_every_task_is_over_is_not_paused_however_it_is_held() -> None:
+def test_a_run_with_final_tasks_only_is_never_paused() -> None:
     """STA-5: held means something only while some task is not final."""
     assert derive_run_state({S.SUCCEEDED: 2}, Finish(policy=FAIL_FAST, paused=True)) is R.SUCCEEDED
 
 
-def test_a_run_that_only_a_person_can_move_on_is_paused() -> None:
+def test_a_run_that_waits_for_an_operator_is_paused() -> None:
     """STA-5: quarantine is left, and what waits for it."""
     assert derive_run_state({S.QUARANTINED: 1, S.SUCCEEDED: 2}, Finish(policy=FAIL_FAST)) is R.PAUSED
     assert derive_run_state({S.QUARANTINED: 1, S.PENDING: 4}, Finish(policy=FAIL_FAST)) is R.PAUSED
 
 
 @pytest.mark.parametrize("state", [S.QUEUED, S.ASSIGNED, S.RUNNING])
-def test_quarantine_beside_work_that_moves_is_running(state: TaskState) -> None:
+def test_quarantine_beside_active_tasks_is_running(state: TaskState) -> None:
     """STA-5: somebody else's branch still goes on."""
     assert derive_run_state({S.QUARANTINED: 1, state: 1}, Finish(policy=FAIL_FAST)) is R.RUNNING
 
 
-def test_quarantine_beside_a_task_that_waits_for_a_time_is_running() -> None:
+def test_quarantine_beside_a_delayed_task_is_running() -> None:
     """STA-5: a retry delay ends by itself."""
     finish = Finish(policy=FAIL_FAST, delayed=1)
     assert derive_run_state({S.QUARANTINED: 1, S.PENDING: 1}, finish) is R.RUNNING
@@ -60,21 +60,21 @@ def test_quarantine_beside_a_task_that_waits_for_a_time_is_running() -> None:
 
 @pytest.mark.parametrize("policy", list(FailurePolicy))
 @pytest.mark.parametrize("counts", [{S.SUCCEEDED: 1}, {S.SUCCEEDED: 1, S.FAILED: 1}, {S.CANCELLED: 2}, {}])
-def test_all_final_and_the_run_was_cancelled_is_cancelled(policy: FailurePolicy, counts: dict[TaskState, int]) -> None:
+def test_a_cancelled_run_with_final_tasks_is_cancelled(policy: FailurePolicy, counts: dict[TaskState, int]) -> None:
     """STA-5: the first of the sentence, before its own limit and before failures."""
     assert derive_run_state(counts, Finish(policy=policy, cancelled=True, timed_out=True)) is R.CANCELLED
 
 
 @pytest.mark.parametrize("policy", list(FailurePolicy))
 @pytest.mark.parametrize("counts", [{S.SUCCEEDED: 1}, {S.SUCCEEDED: 1, S.FAILED: 1}, {S.CANCELLED: 2}])
-def test_all_final_and_its_own_limit_passed_is_timed_out(policy: FailurePolicy, counts: dict[TaskState, int]) -> None:
+def test_a_run_over_its_time_limit_is_timed_out(policy: FailurePolicy, counts: dict[TaskState, int]) -> None:
     """STA-5: before failures."""
     assert derive_run_state(counts, Finish(policy=policy, timed_out=True)) is R.TIMED_OUT
 
 
 @pytest.mark.parametrize("failure", [S.FAILED, S.TIMED_OUT])
 @pytest.mark.parametrize(("policy", "end"), [(FAIL_FAST, R.FAILED), (AFTER_ALL, R.FAILED), (SKIP_FAILED, R.PARTIAL)])
-def test_all_final_with_a_failure_is_failed_or_partial(
+def test_a_run_with_a_failed_task_is_failed_or_partial(
     failure: TaskState, policy: FailurePolicy, end: RunState
 ) -> None:
     """STA-5: PARTIAL under skip_failed; a cancelled or skipped task beside it changes nothing."""
@@ -83,19 +83,19 @@ def test_all_final_with_a_failure_is_failed_or_partial(
 
 
 @pytest.mark.parametrize("policy", list(FailurePolicy))
-def test_all_final_with_a_cancelled_task_and_no_failure_is_cancelled(policy: FailurePolicy) -> None:
+def test_a_run_with_a_cancelled_task_and_no_failure_is_cancelled(policy: FailurePolicy) -> None:
     """STA-5: a person cancelled one of its tasks."""
     assert derive_run_state({S.CANCELLED: 1, S.SUCCEEDED: 9, S.SKIPPED: 1}, Finish(policy=policy)) is R.CANCELLED
 
 
 @pytest.mark.parametrize("policy", list(FailurePolicy))
 @pytest.mark.parametrize("counts", [{S.SUCCEEDED: 3}, {S.SUCCEEDED: 1, S.SKIPPED: 2}, {S.SKIPPED: 1}])
-def test_everything_else_is_succeeded(policy: FailurePolicy, counts: dict[TaskState, int]) -> None:
+def test_every_other_run_is_succeeded(policy: FailurePolicy, counts: dict[TaskState, int]) -> None:
     """STA-5: also when all of it was skipped."""
     assert derive_run_state(counts, Finish(policy=policy)) is R.SUCCEEDED
 
 
-def test_a_run_whose_tasks_are_not_all_made_is_not_over() -> None:
+def test_a_run_with_missing_tasks_has_not_ended() -> None:
     """STA-5: a run with an open spread is not final, though every task that there is has ended."""
     assert derive_run_state({S.SUCCEEDED: 5}, Finish(policy=FAIL_FAST, complete=False)) is R.RUNNING
     assert derive_run_state({S.QUARANTINED: 1}, Finish(policy=FAIL_FAST, complete=False)) is R.RUNNING
@@ -109,7 +109,7 @@ def test_a_run_whose_tasks_are_not_all_made_is_not_over() -> None:
     timed_out=st.booleans(),
     complete=st.booleans(),
 )
-def test_a_run_is_over_exactly_when_all_its_tasks_are(
+def test_a_run_ends_exactly_when_all_its_tasks_have_ended(
     counts: dict[TaskState, int], policy: FailurePolicy, paused: bool, cancelled: bool, timed_out: bool, complete: bool
 ) -> None:
     """I-44: the run is final if and only if every task is made and final."""
@@ -119,7 +119,7 @@ def test_a_run_is_over_exactly_when_all_its_tasks_are(
 
 
 @pytest.mark.parametrize("state", list(R))
-def test_a_run_has_an_end_exactly_while_it_is_over(state: RunState) -> None:
+def test_a_run_has_an_end_time_exactly_while_it_has_ended(state: RunState) -> None:
     """STA-5: also after a reopen; a state that it has already is no change."""
     run = a_run()
     assert conclude(run, state, NOON) is (state is not R.PENDING)
@@ -130,22 +130,22 @@ def test_a_run_has_an_end_exactly_while_it_is_over(state: RunState) -> None:
 
 
 @pytest.mark.parametrize("state", sorted(FINAL_RUN))
-def test_the_end_of_a_run_has_a_reason_and_so_has_its_second_beginning(state: RunState) -> None:
+def test_the_end_of_a_run_and_its_retry_have_reasons(state: RunState) -> None:
     run = a_run()
     conclude(run, state, NOON)
     assert run.because not in {"", "adopted"}
     conclude(run, R.RUNNING, NOON)
-    assert run.because == "a task was started again"
+    assert run.because == "a task was retried"
 
 
-def test_a_run_that_somebody_cancelled_says_who_did() -> None:
+def test_a_cancelled_run_names_who_cancelled_it() -> None:
     run = a_run()
     run.cancelled_by, run.because = "ann", "cancelled by ann"
     conclude(run, R.CANCELLED, NOON)
     assert run.because == "cancelled by ann"
 
 
-def test_when_the_first_task_started_is_known_while_a_run_is_over() -> None:
+def test_the_start_of_the_first_task_is_set_while_a_run_has_ended() -> None:
     """OBS-5: and none, if none did."""
     run = a_run()
     tasks = [a_task(position=number) for number in range(3)]

@@ -71,10 +71,10 @@ def test_a_run_goes_to_the_named_pool_else_the_usual_one_else_the_first_that_qua
 @pytest.mark.parametrize(
     ("needs", "pools", "words"),
     [
-        (LABELLED, (US,), "in pools with region=eu: there is none; pools: us (region=us)"),
-        (LABELLED, (), "pools: none is described"),
-        (replace(LABELLED, pool="us"), (EU, US), "pool us, which the job names, is none; pools: eu (region=eu), us"),
-        (JobNeeds(pool="uss"), (EU, US), "there is no pool 'uss', did you mean us?"),
+        (LABELLED, (US,), "to pools with region=eu: no pool qualifies; pools: us (region=us)"),
+        (LABELLED, (), "pools: none"),
+        (replace(LABELLED, pool="us"), (EU, US), "pool us does not qualify; pools: eu (region=eu), us"),
+        (JobNeeds(pool="uss"), (EU, US), "unknown pool 'uss', did you mean us?"),
     ],
 )
 def test_without_a_qualifying_pool_the_reason_is_given(needs: JobNeeds, pools: tuple[PoolRow, ...], words: str) -> None:

@@ -51,7 +51,7 @@ def test_half_of_p2_is_every_second_one(waiting: int, first: int, number: int) -
 
 
 @given(waiting=st.integers(0, 2_000_000_000), turn=st.integers(0, 10), degree=st.sampled_from(Degree))
-def test_p0_is_never_shed_and_who_is_refused_hears_when_to_come_again(waiting: int, turn: int, degree: Degree) -> None:
+def test_p0_is_never_shed_and_refusals_have_a_retry_after(waiting: int, turn: int, degree: Degree) -> None:
     for priority in Priority:
         verdict = decide(priority, waiting, turn=turn, degree=degree)
         assert verdict.fate is not SHED or priority is P2
@@ -61,7 +61,7 @@ def test_p0_is_never_shed_and_who_is_refused_hears_when_to_come_again(waiting: i
 
 
 @given(fewer=st.integers(0, 1_000), more=st.integers(0, 1_000), turn=st.integers(0, 1))
-def test_more_that_waits_never_makes_it_easier(fewer: int, more: int, turn: int) -> None:
+def test_more_waiting_runs_never_relax_the_verdict(fewer: int, more: int, turn: int) -> None:
     order = [ACCEPTED, SLOWED, SHED]
     fewer, more = sorted((fewer, more))
     for priority in Priority:
@@ -69,7 +69,7 @@ def test_more_that_waits_never_makes_it_easier(fewer: int, more: int, turn: int)
         assert order.index(easier) <= order.index(harder)
 
 
-def test_p1_that_is_slowed_down_takes_from_a_limit_of_its_pool() -> None:
+def test_throttled_p1_uses_a_rate_limit_of_its_pool() -> None:
     wish = slowed_wish("default", TUNING)
     assert (wish.limit, wish.most, wish.per_seconds, wish.wanted) == ("slowed:pool:default", 7, 1.0, 1)
 
@@ -77,5 +77,5 @@ def test_p1_that_is_slowed_down_takes_from_a_limit_of_its_pool() -> None:
 @pytest.mark.parametrize(
     ("waiting", "told"), [(99, ""), (100, "half of P2"), (200, "P2"), (399, "P2"), (400, "P2, and P1 slowed")]
 )
-def test_what_is_shed_is_told_as_it_is_done(waiting: int, told: str) -> None:
+def test_the_description_matches_what_is_shed(waiting: int, told: str) -> None:
     assert what_is_shed(waiting, TUNING) == told

@@ -44,7 +44,7 @@ PAIRS = [(start, end) for start in S for end in S]
 
 
 @pytest.mark.parametrize(("start", "end"), PAIRS, ids=lambda state: state.value)
-def test_every_pair_of_states_is_allowed_or_refused_as_the_specification_says(start: TaskState, end: TaskState) -> None:
+def test_every_transition_is_allowed_or_refused_as_specified(start: TaskState, end: TaskState) -> None:
     """STA-1: a move that the table has changes the task and is recorded; any other changes nothing and raises."""
     task = a_task(state=start, seq=4)
     assert is_allowed(start, end) is (end in TABLE[start])
@@ -59,19 +59,19 @@ def test_every_pair_of_states_is_allowed_or_refused_as_the_specification_says(st
         assert (task.state, task.seq, task.because) == (start, 4, "")
 
 
-def test_an_illegal_move_is_a_broken_invariant() -> None:
+def test_an_illegal_transition_is_a_broken_invariant() -> None:
     """STA-1: nothing that a caller could do better."""
     assert issubclass(IllegalTransition, Broken)
 
 
-def test_the_final_states_are_the_five_that_lead_nowhere() -> None:
+def test_the_five_final_states_have_no_transitions() -> None:
     """STA-1: SUCCEEDED, FAILED, TIMED_OUT, CANCELLED, SKIPPED."""
     assert {S.SUCCEEDED, S.FAILED, S.TIMED_OUT, S.CANCELLED, S.SKIPPED} == FINAL
     assert HELD_BY_A_WORKER.isdisjoint(FINAL)
     assert UNSUCCESSFUL < FINAL
 
 
-def test_a_new_task_begins_as_pending_and_nothing_else() -> None:
+def test_a_new_task_is_pending() -> None:
     """I-04: the first record has no state before it."""
     task = a_task(seq=0)
     record = create(task)
@@ -81,7 +81,7 @@ def test_a_new_task_begins_as_pending_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("state", sorted(FINAL))
-def test_a_final_task_can_be_reopened_and_starts_a_clean_generation(state: TaskState) -> None:
+def test_a_final_task_can_be_reopened_in_a_clean_generation(state: TaskState) -> None:
     """STA-1: generation + 1, counters zero, PENDING, recorded; `seq` goes on."""
     task = a_task(state=state, seq=7, tries=3, losses=2)
     task.attempt, task.attempt_id, task.lease_id, task.worker_id = 5, "att_1", "lease_1", "w1"
@@ -99,7 +99,7 @@ def test_a_final_task_can_be_reopened_and_starts_a_clean_generation(state: TaskS
 
 
 @pytest.mark.parametrize("state", sorted(set(S) - FINAL))
-def test_what_is_not_over_can_not_be_reopened(state: TaskState) -> None:
+def test_a_task_that_is_not_final_can_not_be_reopened(state: TaskState) -> None:
     """STA-1: `reopen` leaves final states and no others."""
     task = a_task(state=state)
     with pytest.raises(IllegalTransition, match="only a final task"):
@@ -108,7 +108,7 @@ def test_what_is_not_over_can_not_be_reopened(state: TaskState) -> None:
 
 
 @given(st.lists(st.sampled_from([*S, None]), max_size=60))
-def test_the_history_of_a_task_is_a_path_whatever_is_asked_of_it(wishes: list[TaskState | None]) -> None:
+def test_the_history_of_a_task_is_a_path(wishes: list[TaskState | None]) -> None:
     """STA-4, I-04: seq without a gap, each record begins where the last one ended, each step is in the table."""
     task = a_task(seq=0)
     history: list[Transition] = [create(task)]
@@ -148,11 +148,11 @@ def test_the_history_of_a_task_is_a_path_whatever_is_asked_of_it(wishes: list[Ta
         (S.QUARANTINED, "QUARANTINED"),
     ],
 )
-def test_the_pipelines_api_has_its_own_names_for_states(state: TaskState, name: str) -> None:
+def test_the_pipelines_api_has_its_own_state_names(state: TaskState, name: str) -> None:
     """STA-6."""
     assert pipeline_state(state) is PipelineState(name)
 
 
-def test_every_state_has_a_name_on_the_pipelines_api() -> None:
+def test_every_state_has_a_name_in_the_pipelines_api() -> None:
     """STA-6: and no name is left over."""
     assert {pipeline_state(state) for state in S} == set(PipelineState)

@@ -27,7 +27,7 @@ def wheres(text: str) -> list[str]:
         '{"a":{"a":{"a":1}}}', str(2**64 - 1), str(-(2**63)), "1e308", "[" * DEEPEST + "]" * DEEPEST,
     ],
 )  # fmt: skip
-def test_what_everybody_can_take_has_no_fault(text: str) -> None:
+def test_valid_json_has_no_fault(text: str) -> None:
     """However it is written."""
     assert faults_in(text, "work", max_bytes=LIMIT) == []
 
@@ -49,42 +49,42 @@ def test_what_everybody_can_take_has_no_fault(text: str) -> None:
         (str(-(2**63) - 1), "19 digits"),
         ('"\\u0000"', "NUL"),
         ('"a\0b"', "NUL"),
-        ('"\\ud800"', "half of a character"),
-        ('"\ud800"', "half of a character"),
+        ('"\\ud800"', "lone surrogate"),
+        ('"\ud800"', "lone surrogate"),
         ('{"a":1,"a":1}', "'a' more than once"),
         ("[" * (DEEPEST + 1) + "]" * (DEEPEST + 1), "deeper than 64"),
         ("[" * 100_000, "deeper than 64"),
         ('"' + "x" * LIMIT + '"', "larger than"),
     ],
 )
-def test_what_somebody_could_not_take_is_a_fault(text: str, why: str) -> None:
+def test_invalid_json_is_a_fault(text: str, why: str) -> None:
     """One fault, in words."""
     [fault] = faults_in(text, "work", max_bytes=LIMIT)
     assert why in fault.why
     assert fault.where.startswith("work")
 
 
-def test_every_fault_is_named_with_its_path_in_the_order_in_which_it_stands() -> None:
+def test_every_fault_is_reported_with_its_path_in_document_order() -> None:
     """ADM-1: not just the first."""
     text = '{"a":[1,NaN,{"b":"\\u0000"}],"c d":1e999,"e":{"f":1,"f":2},"g":' + "9" * 30 + ',"\\u0000":0}'
     assert faults_in(text, "work", max_bytes=LIMIT) == [
-        Fault(where="work['\\x00']", why="has a NUL in it, in the key"),
+        Fault(where="work['\\x00']", why="contains NUL, in the key"),
         Fault(where="work.a[1]", why="is NaN, which JSON does not have"),
-        Fault(where="work.a[2].b", why="has a NUL in it"),
-        Fault(where="work['c d']", why="is 1e999: too large"),
+        Fault(where="work.a[2].b", why="contains NUL"),
+        Fault(where="work['c d']", why="is 1e999, too large"),
         Fault(where="work.e", why="has 'f' more than once"),
-        Fault(where="work.g", why="is an integer of 30 digits: too large"),
+        Fault(where="work.g", why="is an integer of 30 digits, too large"),
     ]
 
 
-def test_a_reader_can_be_used_again_after_a_fault() -> None:
+def test_a_reader_can_be_reused_after_a_fault() -> None:
     """What was wrong with one text says nothing of the next."""
     reader = Reader()
     assert reader.read('{"a":NaN}', "one")[1]
     assert reader.read('{"a":1}', "two") == ({"a": 1}, [])
 
 
-def test_an_object_with_very_many_keys_twice_is_refused_soon() -> None:
+def test_an_object_with_very_many_duplicate_keys_is_refused_quickly() -> None:
     """A fault must not cost more than what is good."""
     text = "{" + ",".join(f'"k{number % 10_000}":1' for number in range(50_000)) + "}"
     [fault] = faults_in(text, "work", max_bytes=10 * len(text))
@@ -99,9 +99,7 @@ json_values = st.recursive(
 
 
 @given(json_values, st.booleans(), st.sampled_from([None, 1]))
-def test_what_is_clean_at_a_glance_has_no_fault_when_it_is_read(
-    value: object, ascii_only: bool, indent: int | None
-) -> None:
+def test_clean_text_has_no_fault_in_the_reader(value: object, ascii_only: bool, indent: int | None) -> None:
     """`is_clean` may doubt, but never errs on the other side."""
     text = json.dumps(value, ensure_ascii=ascii_only, indent=indent)
     if is_clean(text.encode(errors="surrogatepass")):
@@ -113,12 +111,12 @@ def test_what_is_clean_at_a_glance_has_no_fault_when_it_is_read(
     [b'{"a":1,"a":1}', b"NaN", b"1e999", b"9" * 30, b"18446744073709551616", b'"\\u0000"', b'"\\ud800"', b'"\xff"', b"",
      b"[" * 65 + b"]" * 65, b"[" * 5_000, b'{"a":{"b":1,"b":1}}', b'"\x00"'],
 )  # fmt: skip
-def test_no_fault_is_clean_at_a_glance(text: bytes) -> None:
+def test_text_with_a_fault_is_not_clean(text: bytes) -> None:
     """Each of the corpus is read by the reader that names it."""
     assert not is_clean(text)
 
 
-def test_what_programs_usually_write_is_clean_at_a_glance() -> None:
+def test_typical_output_of_programs_is_clean() -> None:
     """Compact or with spaces: the quick way is the usual way."""
     value = {"run": "python", "args": ["-m", "x", 1, 2.5, None, True], "text": "é"}
     assert is_clean(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
@@ -126,7 +124,7 @@ def test_what_programs_usually_write_is_clean_at_a_glance() -> None:
 
 
 @given(st.text())
-def test_a_text_can_be_stored_exactly_if_it_has_a_utf_8_form_without_a_nul(text: str) -> None:
+def test_a_text_is_storable_exactly_if_it_is_valid_utf_8_without_nul(text: str) -> None:
     """PostgreSQL and SQLite take the rest."""
     try:
         storable = b"\0" not in text.encode()
@@ -136,7 +134,7 @@ def test_a_text_can_be_stored_exactly_if_it_has_a_utf_8_form_without_a_nul(text:
 
 
 @given(st.text(max_size=300))
-def test_a_path_can_be_stored_and_read_whatever_the_key(key: str) -> None:
+def test_a_path_is_storable_and_readable_whatever_the_key(key: str) -> None:
     """A hostile key does not become a hostile error."""
     path = path_to("tasks[0]", key)
     assert path.isascii()

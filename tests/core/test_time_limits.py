@@ -26,12 +26,12 @@ from mainspring.core.model.task import Trail
         (TaskSpec(name="a", soft_timeout_seconds=4), 4, 86_400),
     ],
 )
-def test_limits_are_set_or_follow_from_what_is_expected(spec: TaskSpec, soft: float | None, hard: float) -> None:
+def test_limits_are_set_or_derived_from_the_expected_duration(spec: TaskSpec, soft: float | None, hard: float) -> None:
     """LIV-4: two and three times what is expected; with neither a day, and nobody is told before."""
     assert timeouts.limits(spec, None, USUAL) == (soft, hard)
 
 
-def test_what_earlier_attempts_left_replaces_the_hard_limit() -> None:
+def test_the_retry_state_replaces_the_hard_limit() -> None:
     """The soft one stays what it was, and may come into its own by that."""
     spec = TaskSpec(name="a", timeout_seconds=5, expected_seconds=40)
     assert timeouts.limits(spec, None, USUAL)[0] is None
@@ -39,13 +39,13 @@ def test_what_earlier_attempts_left_replaces_the_hard_limit() -> None:
     assert timeouts.limits(spec, longer, USUAL) == (80, 100)
 
 
-def test_progress_is_expected_every_ten_minutes_unless_said() -> None:
+def test_the_default_stall_limit_is_ten_minutes() -> None:
     """LIV-2."""
     assert timeouts.stall_limit(TaskSpec(name="a"), USUAL) == 600
     assert timeouts.stall_limit(TaskSpec(name="a", stall_seconds=7), USUAL) == 7
 
 
-def test_what_the_definition_leaves_open_is_a_measure_that_can_be_set() -> None:
+def test_missing_limits_come_from_the_settings() -> None:
     """OPS-5: and what it says itself is not touched."""
     tuning = Tuning(hard_limit_seconds=60.0, stall_seconds=5.0)
     silent, said = TaskSpec(name="a"), TaskSpec(name="a", timeout_seconds=7.0, stall_seconds=8.0)
@@ -57,7 +57,7 @@ def test_what_the_definition_leaves_open_is_a_measure_that_can_be_set() -> None:
     timeout=st.floats(0.1, timeouts.LONGEST_SECONDS),
     asked=st.lists(st.floats(0, 1e12), min_size=1, max_size=20),
 )
-def test_more_time_is_never_less_and_never_more_than_ten_times_the_limit(timeout: float, asked: list[float]) -> None:
+def test_an_extension_is_never_shorter_and_at_most_ten_times_the_limit(timeout: float, asked: list[float]) -> None:
     """LIV-4: however often it is asked for, or granted after a timeout."""
     spec, trail = TaskSpec(name="a", timeout_seconds=timeout), Trail()
     for number, seconds in enumerate(asked):

@@ -14,7 +14,7 @@ lengths = st.floats(min_value=0.001, max_value=1e7)
 
 
 @given(st.lists(lengths, min_size=1), st.floats(min_value=0.01, max_value=1))
-def test_a_percentile_is_within_5_percent_of_one_of_the_lengths_itself(seconds: list[float], share: float) -> None:
+def test_a_percentile_is_within_5_percent_of_a_sample(seconds: list[float], share: float) -> None:
     ordered = sorted(seconds)
     exact = ordered[math.ceil(share * len(ordered)) - 1]
 
@@ -25,18 +25,18 @@ def test_a_percentile_is_within_5_percent_of_one_of_the_lengths_itself(seconds: 
 
 
 @given(lengths)
-def test_a_length_is_within_its_bucket(seconds: float) -> None:
+def test_a_duration_is_within_its_bucket(seconds: float) -> None:
     bucket = bucket_of(seconds)
 
     assert BASE**bucket * 0.999999 <= seconds * 1000 <= BASE ** (bucket + 1) * 1.000001
     assert bucket_of(middle_of(bucket) + 0.00005) in (bucket, bucket + 1)
 
 
-def test_what_is_shorter_than_a_millisecond_or_negative_is_in_the_first_bucket() -> None:
+def test_durations_below_a_millisecond_are_in_the_first_bucket() -> None:
     assert [bucket_of(seconds) for seconds in (-5, 0, 0.0001, 0.001)] == [0, 0, 0, 0]
 
 
-def test_percentiles_of_nothing_and_of_much() -> None:
+def test_percentiles_of_an_empty_and_a_large_histogram() -> None:
     assert percentile({}, 0.5) is None
     buckets = {bucket_of(1): 99, bucket_of(100): 1}
     assert [percentile(buckets, share) for share in (0.5, 0.99)] == [middle_of(bucket_of(1))] * 2

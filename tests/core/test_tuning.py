@@ -20,20 +20,20 @@ from mainspring.core.model.settings import (
 from mainspring.protocol.errors import Refused
 
 
-def test_what_is_not_set_is_as_usual() -> None:
+def test_missing_settings_have_defaults() -> None:
     tuning = read_tuning(["growth_per_second=10", "growth_burst = 20"])
     assert tuning.pace(Paced.GROWTH) == Pace(per_second=10, burst=20)
     assert tuning.pace(Paced.READINESS) == USUAL.pace(Paced.READINESS) == Pace(per_second=5_000, burst=5_000)
 
 
-def test_every_wrong_setting_is_named() -> None:
+def test_every_invalid_setting_is_reported() -> None:
     with pytest.raises(Refused) as refused:
         read_tuning(["growth_burts=1", "retries_per_second=0", "ready_burst=x", "="])
     assert [(fault.where, fault.why) for fault in refused.value.faults] == [
-        ("growth_burts", "there is no such setting, did you mean growth_burst?"),
+        ("growth_burts", "unknown setting, did you mean growth_burst?"),
         ("retries_per_second", "must be a whole number from 1 to 1000000"),
         ("ready_burst", "must be a whole number from 1 to 1000000"),
-        ("=", "there is no such setting"),
+        ("=", "unknown setting"),
     ]
 
 
@@ -45,7 +45,7 @@ def test_every_setting_has_a_default_within_its_bounds_and_is_described() -> Non
         assert setting.about
 
 
-def test_values_are_read_by_their_kind() -> None:
+def test_values_are_parsed_by_type() -> None:
     values = read_values({"growth_burst": " 7 ", "lost_after_seconds": "20.5", "audit_days": "7"})
     assert values == {"growth_burst": 7, "lost_after_seconds": 20.5, "audit_days": 7}
     assert tuning_of(values) == Tuning(growth_burst=7, lost_after_seconds=20.5)
@@ -60,16 +60,16 @@ def test_values_are_read_by_their_kind() -> None:
         ("lost_after_seconds", "nan", "must be a number from 12 to 7200"),
         ("lost_after_seconds", "inf", "must be a number from 12 to 7200"),
         ("history_days", "0", "must be a whole number from 1 to 36500"),
-        ("lost_after", "20", "there is no such setting, did you mean lost_after_seconds?"),
+        ("lost_after", "20", "unknown setting, did you mean lost_after_seconds?"),
     ],
 )
-def test_what_a_setting_can_not_be_is_refused(name: str, text: str, why: str) -> None:
+def test_an_invalid_value_is_refused(name: str, text: str, why: str) -> None:
     with pytest.raises(Refused) as refused:
         read_values({name: text})
     assert [(fault.where, fault.why) for fault in refused.value.faults] == [(name, why)]
 
 
-def test_measures_must_fit_together() -> None:
+def test_contradicting_settings_are_refused() -> None:
     """LIV-1: nobody is lost before it is suspected, whichever of the two is said."""
     assert read_values({"suspect_after_seconds": "20", "lost_after_seconds": "30"})
     for texts in ({"suspect_after_seconds": "15"}, {"suspect_after_seconds": "13", "lost_after_seconds": "12"}):

@@ -14,13 +14,13 @@ def tell(line: WaitingLine, who: str, now: float, soonest: float = 0.0) -> float
     return line.tell(who, now, soonest=soonest or now + 0.4, gap=GAP, period=1.0)
 
 
-def test_one_comes_when_one_is_free_and_the_others_after_a_period_one_after_another() -> None:
+def test_slots_are_assigned_when_capacity_is_free_and_then_one_after_another() -> None:
     """At the same moment, five of them."""
     line = WaitingLine()
     assert [tell(line, who, 10.0) for who in "abcde"] == pytest.approx([10.4, 11.0, 11.1, 11.2, 11.3])
 
 
-def test_whoever_asks_again_too_early_is_told_the_same_time() -> None:
+def test_an_early_client_gets_the_same_slot() -> None:
     """However often."""
     line = WaitingLine()
     told = {who: tell(line, who, 10.0) for who in "ab"}
@@ -28,7 +28,7 @@ def test_whoever_asks_again_too_early_is_told_the_same_time() -> None:
         assert {who: tell(line, who, now) for who in "ab"} == told
 
 
-def test_whoever_comes_as_told_goes_before_those_who_come_anew() -> None:
+def test_a_client_on_time_goes_before_new_clients() -> None:
     """And whoever comes too early does not."""
     line = WaitingLine()
     tell(line, "a", 10.0)
@@ -41,7 +41,7 @@ def test_whoever_comes_as_told_goes_before_those_who_come_anew() -> None:
     assert not line.stands_before("new", 10.5)
 
 
-def test_a_place_is_kept_for_whole_seconds_and_not_for_ever() -> None:
+def test_a_slot_is_valid_for_whole_seconds_and_expires() -> None:
     """Whoever never comes is in nobody's way after that."""
     line = WaitingLine()
     told = tell(line, "a", 10.0)
@@ -50,7 +50,7 @@ def test_a_place_is_kept_for_whole_seconds_and_not_for_ever() -> None:
     assert not line.stands_before("new", told + LATE_SECONDS + 0.01)
 
 
-def test_who_came_as_told_and_was_not_let_in_waits_for_the_next_that_is_free() -> None:
+def test_a_client_on_time_without_capacity_gets_the_next_slot() -> None:
     """They don't go to the end of the line."""
     line = WaitingLine()
     for who in "abcdefgh":
@@ -58,7 +58,7 @@ def test_who_came_as_told_and_was_not_let_in_waits_for_the_next_that_is_free() -
     assert tell(line, "a", 10.4, soonest=10.45) == pytest.approx(10.45)
 
 
-def test_nobody_is_told_to_wait_for_longer_than_a_minute() -> None:
+def test_retry_after_is_at_most_a_minute() -> None:
     """Of a limit of one in ten seconds."""
     line = WaitingLine()
     told = [line.tell(str(one), 10.0, soonest=11.0, gap=10.0, period=1.0) for one in range(20)]

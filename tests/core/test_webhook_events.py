@@ -14,18 +14,18 @@ from tests.core.builders import a_run, a_task
 def test_the_end_of_a_run_is_one_sentence() -> None:
     run = replace(a_run(), state=RunState.FAILED, because="a task failed")
     failed = a_task(name="load")
-    failed.because = "try 3 of 3 failed"
+    failed.because = "attempt 3 of 3 failed"
 
     assert say_end(run, "etl") == f"etl failed: a task failed ({run.id})"
-    assert say_end(run, "etl", failed) == f"etl failed: try 3 of 3 failed ({run.id})"
-    assert say_end(replace(run, task_count=2), "etl", failed) == f"etl failed: load: try 3 of 3 failed ({run.id})"
+    assert say_end(run, "etl", failed) == f"etl failed: attempt 3 of 3 failed ({run.id})"
+    assert say_end(replace(run, task_count=2), "etl", failed) == f"etl failed: load: attempt 3 of 3 failed ({run.id})"
     assert say_end(replace(run, state=RunState.SUCCEEDED, because="no task failed"), "etl") == (
         f"etl succeeded ({run.id})"
     )
 
 
 @pytest.mark.parametrize("state", sorted(FINAL_RUN))
-def test_every_end_has_its_words_and_none_is_long(state: RunState) -> None:
+def test_every_final_state_has_a_short_text(state: RunState) -> None:
     run = replace(a_run(), state=state, because="x" * 1_000)
 
     text = say_end(run, "etl")
@@ -49,7 +49,7 @@ def test_every_end_has_its_words_and_none_is_long(state: RunState) -> None:
         ("env:A", None),
     ],
 )
-def test_only_a_whole_reference_is_one(url: str, reference: str | None) -> None:
+def test_only_a_complete_reference_is_one(url: str, reference: str | None) -> None:
     assert reference_in(url) == reference
 
 
@@ -63,7 +63,7 @@ def test_only_a_whole_reference_is_one(url: str, reference: str | None) -> None:
         f"https://example.org/{'x' * 1_900}",
     ],
 )
-def test_an_address_has_no_fault(url: str) -> None:
+def test_valid_urls(url: str) -> None:
     assert fault_of_url(url) is None
 
 
@@ -87,7 +87,7 @@ def test_an_address_has_no_fault(url: str) -> None:
         f"https://example.org/{'hush' * 500}",
     ],
 )
-def test_a_fault_is_named_without_the_address(url: str) -> None:
+def test_a_fault_does_not_quote_the_url(url: str) -> None:
     fault = fault_of_url(url)
     assert fault is not None
     assert fault.startswith("must ")

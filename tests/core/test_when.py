@@ -28,7 +28,7 @@ S = TaskState
         ("outputs['a' ~ 'b']", None),
     ],
 )
-def test_what_an_expression_looks_up_is_known(expression: str, keys: set[str] | None) -> None:
+def test_keys_used_by_an_expression(expression: str, keys: set[str] | None) -> None:
     """Unless it uses the whole of it."""
     assert keys_of(expression, "outputs") == keys
 
@@ -36,8 +36,8 @@ def test_what_an_expression_looks_up_is_known(expression: str, keys: set[str] | 
 @pytest.mark.parametrize(
     ("when", "why"),
     [
-        ("outputs.other.rows >", "can't be read"),
-        ("output.rows > 0", "it uses output; there is only outputs and params"),
+        ("outputs.other.rows >", "can't be parsed"),
+        ("output.rows > 0", "uses undefined output; available: outputs and params"),
         ("", "is empty"),
         ("x" * 1_001, "longer than 1000"),
         ("outputs.nobody > 0", "uses the output of 'nobody', which the task does not need"),
@@ -47,7 +47,7 @@ def test_what_an_expression_looks_up_is_known(expression: str, keys: set[str] | 
         (1, "expected `str | null`, got `int`"),
     ],
 )
-def test_a_fault_is_named_with_its_path(when: object, why: str) -> None:
+def test_a_fault_is_reported_with_its_path(when: object, why: str) -> None:
     """ADM-1: one wrong thing, one fault."""
     needs = [{"task": "other"}, {"task": "fetch-all"}]
     body = body_of({"name": "other"}, {"name": "fetch-all"}, {"name": "x", "needs": needs, "when": when})
@@ -56,32 +56,32 @@ def test_a_fault_is_named_with_its_path(when: object, why: str) -> None:
     assert why in reason
 
 
-def test_a_good_one_is_taken_also_without_needs() -> None:
+def test_a_valid_condition_is_accepted_also_without_needs() -> None:
     job = decode_job(body_of({"name": "a", "when": "params.full"}, {"name": "b"}), LIMITS)
     assert [task.when for task in job.tasks] == ["params.full", None]
 
 
-def test_it_decides_by_outputs_and_parameters() -> None:
+def test_a_condition_uses_outputs_and_parameters() -> None:
     count, old = an_upstream("count", output='{"n": 3}'), an_upstream("old")
     assert decide_when("outputs.count.n > params.least and outputs.old is none", [count, old], '{"least": 2}') is None
     assert decide_when("outputs.count.n > params.least", [count], '{"least": 3}') == Decision(
-        state=S.SKIPPED, because="its condition is false: outputs.count.n > params.least", cause="task_count"
+        state=S.SKIPPED, because="condition is false: outputs.count.n > params.least", cause="task_count"
     )
     assert decide_when("params.full", [], '{"full": false}') == Decision(
-        state=S.SKIPPED, because="its condition is false: params.full"
+        state=S.SKIPPED, because="condition is false: params.full"
     )
 
 
 @pytest.mark.parametrize("when", ["outputs.count.rows > 0", "outputs.count.n", "params.none", "outputs.gone"])
-def test_what_can_not_be_evaluated_fails_the_task(when: str) -> None:
+def test_a_condition_that_can_not_be_evaluated_fails_the_task(when: str) -> None:
     """SEC-5: with the reason, and without a cause: it is a root itself."""
     decision = decide_when(when, [an_upstream("count", output='{"n": 3}')], "{}")
     assert decision is not None
     assert (decision.state, decision.cause) == (S.FAILED, None)
-    assert decision.because.startswith("its condition can't be evaluated: ")
+    assert decision.because.startswith("condition can't be evaluated: ")
 
 
-def test_the_cause_is_first_of_all_one_that_did_not_succeed() -> None:
+def test_the_cause_is_preferably_a_task_that_did_not_succeed() -> None:
     """A retry of that one reopens the task; by its root, if it has one."""
     good, failed = an_upstream("a"), an_upstream("z", S.FAILED)
     skipped = an_upstream("y", S.SKIPPED, cause="task_root")

@@ -21,7 +21,7 @@ from tests.core.submissions import LIMITS, Value, body_of, refusal_of
         {"handler": "load-2.x", "secrets": {"A": "env:B", "C": "file:/run/c", "D": "command:pass show d"}},
     ],
 )
-def test_each_kind_of_work_is_taken(work: object) -> None:
+def test_each_kind_of_work_is_accepted(work: object) -> None:
     """WRK-3."""
     assert check_job(a_definition(a_spec("a", work=work)), LIMITS) == []
 
@@ -46,7 +46,7 @@ def test_each_kind_of_work_is_taken(work: object) -> None:
         ({"shell": "x", "grace_seconds": 1e9}, ".grace_seconds", "from 0 to 3600"),
     ],
 )
-def test_a_fault_in_a_work_is_named_with_its_path(work: Value, where: str, why: str) -> None:
+def test_a_fault_is_reported_with_its_path(work: Value, where: str, why: str) -> None:
     """ADM-1: in the fourth task, as in any; whichever way the job comes."""
     good: list[dict[str, Value]] = [{"name": f"t{number}"} for number in range(3)]
 
@@ -58,7 +58,7 @@ def test_a_fault_in_a_work_is_named_with_its_path(work: Value, where: str, why: 
     assert (fault.where, fault.why) == (f"tasks[0].work{where}", reason)
 
 
-def test_a_text_is_looked_at_once_and_every_bad_one_is_named() -> None:
+def test_each_distinct_work_is_checked_once_and_every_bad_one_reported() -> None:
     """Tasks of one job share most of their templates: what was good is good, what was bad is named each time."""
     bad: Value = {"run": ["x", "{{ oops"]}
     tasks: list[dict[str, Value]] = [{"name": f"t{number}", "work": bad} for number in range(3)]
@@ -66,7 +66,7 @@ def test_a_text_is_looked_at_once_and_every_bad_one_is_named() -> None:
     assert list(refusal_of(body_of(*tasks))) == [f"tasks[{number}].work.run[1]" for number in range(3)]
 
 
-def test_templates_that_are_known_are_not_looked_at_again() -> None:
+def test_cached_templates_are_not_checked_again() -> None:
     """What is said of them comes from there."""
     text = msgspec.json.encode({"run": ["x", "{{ params.day }}"]})
 

@@ -60,7 +60,7 @@ def test_a_failed_run_exits_with_1_and_an_invalid_file_with_2(tmp_path: Path) ->
     wrong = run(written(tmp_path / "wrong", "tasks: [{id: only, runn: 'true'}]\n"))
 
     assert (fails.exit_code, fails.stdout.splitlines()[0]) == (1, "told")
-    assert fails.stdout.endswith("  only FAILED: its only try failed: exited with 3\n")
+    assert fails.stdout.endswith("  only FAILED: the only attempt failed: exited with 3\n")
     assert "hint" not in fails.stderr, "there is no server any more that could be asked"
     assert wrong.exit_code == 2
     assert "pipeline.yaml:1:20: unknown field `runn`" in wrong.stderr

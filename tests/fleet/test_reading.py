@@ -54,7 +54,7 @@ def test_a_file_is_read(tmp_path: Path) -> None:
     [
         ("count: 10", "cuont: 10", 3, "unknown field `cuont` of workers"),
         ("count: 10", "count: 0", 3, "`count` must be at least 1"),
-        ("lasts: 10s", "lasts: soon", 2, "`lasts` must be a length of time"),
+        ("lasts: 10s", "lasts: soon", 2, "`lasts` must be a duration"),
         ("priority: P1", "priority: P7", 6, "`priority` must be one of P0, P1, P2"),
         ("p50: 2s", "p50: 9s", 6, "must not decrease"),
         ("job: usual", "job: usaul", 8, "unknown job usaul"),
@@ -62,8 +62,8 @@ def test_a_file_is_read(tmp_path: Path) -> None:
         ("{zone: 1,", "{zone: 3,", 10, "`zone` must be at most 2"),
         ("pools: 2", "pools: 5", 3, "`pools` must be at most 4"),
         ("lasts: 10s\n", "", 1, "missing required field `lasts`"),
-        ("name: mine", "name: mine\nname: other", 2, "`name` stands twice"),
-        ("zones_lost:", "settings: {retry_cap: 1}\nzones_lost:", 9, "there is no such setting"),
+        ("name: mine", "name: mine\nname: other", 2, "duplicate key `name`"),
+        ("zones_lost:", "settings: {retry_cap: 1}\nzones_lost:", 9, "unknown setting"),
         ("per_second: 5", "runs: 5, tenant: 9", 8, "`tenant` must be at most 4"),
     ],
 )

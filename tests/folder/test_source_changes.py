@@ -167,7 +167,7 @@ async def test_an_after_cycle_is_refused_and_runs_once_fixed(tmp_path: Path) -> 
         put(tmp_path, "two", text(more="  after: one\n"))
         assert (await house.told("file:broken", file="one/pipeline.yaml")).keeps_running
         broken = await house.told("file:broken", file="two/pipeline.yaml")
-        assert "goes round in a circle: two waits for one, one waits for two" in broken.flaws
+        assert "forms a cycle: two waits for one, one waits for two" in broken.flaws
         assert await house.server_jobs() == {"alone", "one"}
 
         put(tmp_path, "two", text())

@@ -176,8 +176,8 @@ async def test_a_second_registration_on_a_link_is_refused() -> None:
     [
         ("{", "is not JSON"),
         ("", "is not JSON"),
-        ('"\\u0000"', "has a NUL"),
-        ('"\0"', "has a NUL"),
+        ('"\\u0000"', "contains NUL"),
+        ('"\0"', "contains NUL"),
         ('"' + "x" * LONGEST_TEXT + '"', "is longer than"),
         ("[" * 100_000, "is not JSON"),
         ('"\ud800"', "is not JSON"),

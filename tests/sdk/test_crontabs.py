@@ -113,7 +113,7 @@ def test_comments_right_above_a_line_describe_it() -> None:
         ("hello world", "neither a variable nor five fields"),
     ],
 )
-def test_an_invalid_line_is_reported_and_the_others_are_converted(line: str, why: str) -> None:
+def test_an_invalid_line_is_reported_and_stops_no_other(line: str, why: str) -> None:
     read = read_crontab(f"0 1 * * * before\n{line}\n0 2 * * * after\n")
 
     assert [entry.command for entry in read.entries] == ["before", "after"]
@@ -122,7 +122,7 @@ def test_an_invalid_line_is_reported_and_the_others_are_converted(line: str, why
     assert why in remark.why
 
 
-def test_mail_is_reported_unless_disabled() -> None:
+def test_mail_is_reported_unless_it_is_disabled() -> None:
     read = read_crontab("MAILTO=''\n0 1 * * * x\nMAILTO=ada@example.org\n0 2 * * * y\n")
 
     assert [(remark.line, remark.text) for remark in read.ignored] == [(3, "MAILTO=ada@example.org")]
@@ -133,7 +133,7 @@ def test_mail_is_reported_unless_disabled() -> None:
 SYSTEM = "17 * * * * root cd / && run-parts /etc/cron.hourly\n@daily www-data php clean.php\n"
 
 
-def test_the_system_format_is_detected_by_its_user_column() -> None:
+def test_the_system_form_is_detected_by_users_in_every_line() -> None:
     users = {"root", "www-data"}
 
     assert read_crontab(SYSTEM, users=users).form is Form.SYSTEM
@@ -143,7 +143,7 @@ def test_the_system_format_is_detected_by_its_user_column() -> None:
     assert read_crontab("", users=users).form is Form.USER
 
 
-def test_an_explicit_format_has_precedence() -> None:
+def test_an_explicit_form_takes_precedence() -> None:
     assert read_crontab(SYSTEM, form=Form.USER).entries[0].command.startswith("root cd")
     (entry,) = read_crontab("0 1 * * * somebody run it", form=Form.SYSTEM).entries
     assert (entry.user, entry.command) == ("somebody", "run it")
@@ -180,7 +180,7 @@ def test_either_day_field_is_enough_if_both_are_restricted() -> None:
         ("/opt/日本/語", "line"),
     ],
 )
-def test_a_command_is_named_after_its_program(command: str, name: str) -> None:
+def test_a_command_gets_a_recognizable_name(command: str, name: str) -> None:
     assert name_of(command, set()) == name
 
 
@@ -190,7 +190,7 @@ def test_names_are_unique() -> None:
     assert [name_of("./x.sh", taken) for _ in range(3)] == ["x", "x-2", "x-3"]
 
 
-def test_a_line_becomes_a_pipeline_that_does_as_cron_does() -> None:
+def test_a_line_becomes_an_equivalent_pipeline() -> None:
     (line,) = imported("CRON_TZ=Europe/Paris\n# Copies: the orders\n30 5 * * 1-5 /opt/copy --all\n")
 
     pipeline = read(line)
@@ -213,14 +213,14 @@ def test_a_command_runs_in_the_home_directory_and_gets_its_input(tmp_path: Path)
 
 
 @pytest.mark.processes
-def test_another_shell_gets_the_command_as_it_is(tmp_path: Path) -> None:
+def test_another_shell_gets_the_command_unchanged(tmp_path: Path) -> None:
     (line,) = imported('SHELL=/bin/bash\n* * * * * [[ a == a ]] && echo "it\'s $0"; cat%read\n')
 
     assert printed(line, tmp_path) == "it's /bin/bash\nread\n"
     assert task(line)["work"]["env"]["SHELL"] == "/bin/bash"
 
 
-def test_a_value_that_looks_like_a_template_is_literal() -> None:
+def test_a_value_that_looks_like_a_template_is_unchanged() -> None:
     (line,) = imported("FORMAT={{.Names}} {% x %} {# y #}\nODD-NAME=1\nTZ=Asia/Tokyo\n* * * * * docker ps\n")
 
     environment = task(line)["work"]["env"]
@@ -230,12 +230,12 @@ def test_a_value_that_looks_like_a_template_is_literal() -> None:
     assert [note.partition(" ")[0] for note in line.notes] == ["TZ", "ODD-NAME"]
 
 
-def test_a_line_of_another_user_is_disabled() -> None:
+def test_a_line_for_another_user_is_disabled() -> None:
     text = "0 1 * * * root clean\n0 2 * * * ada mine\n"
     theirs, mine = pipelines_of(read_crontab(text, form=Form.SYSTEM), file="/etc/crontab", user="ada")
 
     assert (theirs.is_enabled, read(theirs).schedules[0].enabled) == (False, False)
-    assert theirs.notes == ("it is for the user root",)
+    assert theirs.notes == ("for user root",)
     assert (mine.is_enabled, read(mine).schedules[0].enabled) == (True, True)
 
 
@@ -252,7 +252,7 @@ def test_a_line_of_another_user_is_disabled() -> None:
         "echo - | > & ! @ ` %",
     ],
 )
-def test_any_command_results_in_a_readable_file(command: str) -> None:
+def test_any_command_gives_a_readable_file(command: str) -> None:
     (line,) = imported(f"# about: {command}\n* * * * * {command}")
 
     shell = task(line)["work"]["shell"]

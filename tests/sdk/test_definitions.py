@@ -35,7 +35,7 @@ def flaws(text: str) -> list[str]:
     return [f"{fault.where.removeprefix('job.yaml:')} {fault.why}" for fault in caught.value.faults]
 
 
-def test_the_short_form_becomes_the_strict_form() -> None:
+def test_the_user_facing_form_becomes_the_strict_form() -> None:
     job = strict("""
 name: etl
 description: Loads orders
@@ -109,7 +109,7 @@ tasks:
         ("printf 'a | b'", ["printf", "a | b"]),
     ],
 )
-def test_a_command_is_split_into_words_and_a_template_is_not(line: str, words: list[str]) -> None:
+def test_a_command_is_split_into_arguments_and_templates_stay_whole(line: str, words: list[str]) -> None:
     assert task(msgspec.json.encode({"run": line}).decode()[1:-1].replace('"run":', "run: ", 1))["work"] == {
         "run": words
     }
@@ -134,7 +134,7 @@ tasks:
     assert job["tasks"][2]["needs"] == [{"task": "a"}, {"task": "b", "when": "output.rows > 0"}]
 
 
-def test_defaults_apply_to_tasks_without_their_own() -> None:
+def test_defaults_apply_to_tasks_without_own_values() -> None:
     job = strict("""
 name: job
 defaults: {retries: 4, timeout: 1m}
@@ -150,7 +150,7 @@ tasks:
     assert {task["timeout_seconds"] for task in job["tasks"]} == {60.0}
 
 
-def test_failure_policies_have_a_readable_form() -> None:
+def test_retry_policies_in_the_user_facing_form() -> None:
     job = strict("""
 name: job
 max_retries: 20
@@ -211,7 +211,7 @@ tasks:
     assert job["tasks"][1]["label"] == "{{ item }}"
 
 
-def test_errors_in_retry_have_a_position() -> None:
+def test_errors_inside_of_retry_are_shown_in_place() -> None:
     found = flaws("""name: job
 retry: {memory_limt: 1Gi}
 tasks:
@@ -237,13 +237,13 @@ tasks:
 
     assert found == [
         "2:9 unknown field `memory_limt` of `retry`, did you mean `memory_limit`?",
-        "5:20 `retry.delay` must be a length of time such as 90s, 10m or 1h30m, or a number of seconds",
-        "9:9 there is no kind of failure `rate_limitd`, did you mean `rate_limited`?",
-        "12:34 `delay` must be a length of time such as 90s, 10m or 1h30m, or a number of seconds",
-        f"15:25 there is no kind of failure `never`, there are {', '.join(FailureClass)}",
-        "15:44 `exit_codes` must be a whole number",
-        "18:13 `retry.delay` says the same as `retry_delay`",
-        "18:33 `cap_seconds` says the same as another field of `retry`",
+        "5:20 `retry.delay` must be a duration such as 90s, 10m or 1h30m, or a number of seconds",
+        "9:9 unknown failure class `rate_limitd`, did you mean `rate_limited`?",
+        "12:34 `delay` must be a duration such as 90s, 10m or 1h30m, or a number of seconds",
+        f"15:25 unknown failure class `never`, known: {', '.join(FailureClass)}",
+        "15:44 `exit_codes` must be an integer",
+        "18:13 `retry.delay` and `retry_delay` set the same value",
+        "18:33 `cap_seconds` sets the same value as another field of `retry`",
         "20:5 unknown field `soft_timout`, did you mean `soft_timeout`?",
         "21:12 `grows` must be true or false",
     ]
@@ -289,37 +289,37 @@ tasks:
 """)
 
     assert found == [
-        "4:14 `timeout` must be a length of time such as 90s, 10m or 1h30m, or a number of seconds",
+        "4:14 `timeout` must be a duration such as 90s, 10m or 1h30m, or a number of seconds",
         "5:14 `retries` must be from 0 to 4",
         "8:17 unknown resource `cpus`, did you mean `cpu`?",
-        "10:13 there is no task 'aa', did you mean `a`?",
+        "10:13 unknown task 'aa', did you mean `a`?",
     ]
 
 
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ("run: a | b", "`|` means nothing without a shell"),
-        ("run: echo 'a", "can't be split into words"),
+        ("run: a | b", "`|` has no effect without a shell"),
+        ("run: echo 'a", "can't be split into arguments"),
         ("run: true\nshell: 'true'", f"a task needs one of {', '.join(KINDS)}; it has run and shell"),
         ("env: {A: b}", f"a task needs one of {', '.join(KINDS)}; it has none of them"),
         ("run: echo a {{ b", "a {{ is not closed: '{{'"),
-        ("run: true\nwork: {}", "`work` says the same as `run`"),
-        ("name: twice", "`name` says the same as `id`"),
+        ("run: true\nwork: {}", "`work` and `run` set the same value"),
+        ("name: twice", "`name` and `id` set the same value"),
         ("python: load", "must be package.module:function"),
         ("run: echo {{ parms.day }}", "parms"),
-        ("env: {A-B: 1}\nrun: x", "is no name of a variable"),
+        ("env: {A-B: 1}\nrun: x", "is not a variable name"),
         ("needs: [only]", "a task can't need itself"),
         ("labels: [a]", "`labels` must be a mapping"),
         ("resources: {memory: lots}", "must be a size such as 512Mi"),
-        ("resources: {cpu: -1}", "must be a number of processors"),
-        ("resources: {gpus: half}", "must be a whole number"),
-        ("retry: 3", "`retries` says how often"),
+        ("resources: {cpu: -1}", "must be a number of cores"),
+        ("resources: {gpus: half}", "must be an integer"),
+        ("retry: 3", "use `retries` for the number of retries"),
         ("retry: [{}]", "must be a mapping with factor, cap"),
-        ("retry: {classes: 3}", "must be a mapping of kinds of failures"),
+        ("retry: {classes: 3}", "must be a mapping of failure classes"),
         ("retry: {rules: {failure: permanent, exit_code: 3}}", "did you mean `exit_codes`?"),
         ("retry: {factor: twice}", "`factor` must be a number"),
-        ("for_each: {a: 1}\nrun: x", "must be a text"),
+        ("for_each: {a: 1}\nrun: x", "must be a string"),
     ],
 )
 def test_errors_of_a_task(fields: str, said: str) -> None:
@@ -332,15 +332,15 @@ def test_errors_of_a_task(fields: str, said: str) -> None:
     ("text", "said"),
     [
         ("", "the file is empty"),
-        ("- a", "a job file is a mapping with `name` and `tasks`"),
+        ("- a", "a job file must be a mapping with `name` and `tasks`"),
         ("name: a", "`tasks` is missing"),
         ("tasks: [{id: a}]", "`name` is missing"),
         ("name: a\ntasks: {a: {}}", "`tasks` must be a list"),
-        ("name: a\ntasks: [a]", "a task is a mapping"),
-        ("name: A B\ntasks: [{id: a}]", "is no name"),
-        ("name: a\ndefaults: {run: x}\ntasks: [{id: a}]", "`run` can't be the same for every task"),
+        ("name: a\ntasks: [a]", "a task must be a mapping"),
+        ("name: A B\ntasks: [{id: a}]", "is not a valid name"),
+        ("name: a\ndefaults: {run: x}\ntasks: [{id: a}]", "`run` can't be a default"),
         ("name: a\nshedule: x\ntasks: [{id: a}]", "unknown field `shedule`"),
-        ("name: a\ntasks: [{id: a, needs: [b]}, {id: b, needs: [a]}]", "there is a cycle: a → b → a"),
+        ("name: a\ntasks: [{id: a, needs: [b]}, {id: b, needs: [a]}]", "cycle: a → b → a"),
         ('{"name": "a", "tasks": [{"nme": "a"}]}', "did you mean `name`?"),
     ],
 )
@@ -348,13 +348,13 @@ def test_errors_of_a_job(text: str, said: str) -> None:
     assert said in " ".join(flaws(text))
 
 
-def test_a_task_with_an_invalid_name_is_not_reported_as_missing() -> None:
+def test_a_task_with_a_misspelled_name_is_not_missing_downstream() -> None:
     assert flaws("name: a\ntasks:\n  - nmae: x\n  - {id: b, needs: [x]}\n") == [
         "3:5 unknown field `nmae`, did you mean `name`?"
     ]
 
 
-def test_server_faults_are_mapped_to_lines() -> None:
+def test_faults_of_the_server_are_mapped_to_lines() -> None:
     definition = read_definition("name: a\ntasks:\n  - id: a\n  - id: b\n    needs: [a]\n    retries: 1\n", "a.yaml")
 
     blamed = blame(

@@ -12,8 +12,8 @@ from mainspring.definitions.job_file import read_definition
 from mainspring.definitions.pipeline_file import read_pipeline
 from mainspring.protocol.errors import InvalidFile
 
-INSIDE = "what runs in a container is said inside of `container`"
-NAMES = "there is only item and outputs and params and partition and run and task and total and window"
+INSIDE = "move `run` into `container`"
+NAMES = "available: item and outputs and params and partition and run and task and total and window"
 FILE = """\
 name: calls
 tasks:
@@ -78,7 +78,7 @@ def test_a_pipeline_can_have_them_and_they_do_not_run_in_its_directory() -> None
     assert here["directory"] == "/pipelines/p"
 
 
-def test_errors_have_a_line_and_a_suggestion() -> None:
+def test_errors_are_reported_with_line_and_suggestion() -> None:
     assert flaws_of("""\
 name: wrong
 tasks:
@@ -98,7 +98,7 @@ tasks:
     ]  # fmt: skip
 
 
-def test_server_faults_are_mapped_to_lines() -> None:
+def test_faults_by_the_servers_rules_are_mapped_to_lines() -> None:
     assert flaws_of("""\
 name: wrong
 tasks:
@@ -115,12 +115,12 @@ tasks:
       image: --privileged
       run: [sh, "{{ parms.day }}"]
 """) == [
-        "5:7 `url` must begin with https:// or http://, and a host",
-        "7:9 `Host` must be left out: the connection has its own",
-        "8:9 `X-Key` has ${KEZ}, which is no secret of the task: name it in secrets",
+        "5:7 `url` must begin with https:// or http:// and a host",
+        "7:9 `Host` must be omitted: it is set by the HTTP client",
+        "8:9 `X-Key` has ${KEZ}, which is not a secret of the task: declare it in secrets",
         "9:7 `timeout_seconds` must be more than 0 and at most 3600",
-        "13:7 `image` is no name of an image, such as python:3.13-slim",
-        f"14:17 in {{{{ parms.day }}}}: it uses parms; {NAMES}",
+        "13:7 `image` is not an image name such as python:3.13-slim",
+        f"14:17 in {{{{ parms.day }}}}: uses undefined parms; {NAMES}",
     ]  # fmt: skip
 
 
@@ -134,5 +134,5 @@ tasks:
     with pytest.raises(InvalidFile) as caught:
         read_pipeline(text, "p.yaml", local_zone="UTC")
     assert [fault.why for fault in caught.value.faults] == [
-        "there is no parameter 'dya', did you mean `day`?", "there is no parameter 'dayy', did you mean `day`?",
+        "unknown parameter 'dya', did you mean `day`?", "unknown parameter 'dayy', did you mean `day`?",
     ]  # fmt: skip

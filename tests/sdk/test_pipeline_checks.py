@@ -32,8 +32,8 @@ def test_every_pipeline_of_a_cycle_is_reported_with_its_line() -> None:
     found = after_cycles(pipelines(a="b", b="c", c="b", d="a", e="elsewhere"))
 
     assert [(pipeline.file, flaw.place.line + 1, flaw.why) for pipeline, flaw in found] == [
-        ("b.yaml", 3, "`after` goes round in a circle: b waits for c, c waits for b"),
-        ("c.yaml", 3, "`after` goes round in a circle: c waits for b, b waits for c"),
+        ("b.yaml", 3, "`after` forms a cycle: b waits for c, c waits for b"),
+        ("c.yaml", 3, "`after` forms a cycle: c waits for b, b waits for c"),
     ]
 
 
@@ -53,22 +53,22 @@ def test_two_schedules_of_a_file_may_have_different_upstreams() -> None:
     ]
 
     assert [flaw.why for _, flaw in after_cycles(both)] == [
-        "`after` goes round in a circle: a waits for c, c waits for a",
-        "`after` goes round in a circle: c waits for a, a waits for c",
+        "`after` forms a cycle: a waits for c, c waits for a",
+        "`after` forms a cycle: c waits for a, a waits for c",
     ]
 
 
-def test_an_unknown_upstream_gets_a_suggestion() -> None:
+def test_an_unknown_pipeline_is_reported_with_a_suggestion() -> None:
     found = unknown_afters(pipelines(report="data-ftch"), {"data-fetch", "report"})
 
-    why = "it waits for `data-ftch`, and there is no such pipeline here, did you mean `data-fetch`?"
+    why = "waits for `data-ftch`, which is not in this folder, did you mean `data-fetch`?"
     assert found == [Fault(where="report.yaml:3:3", why=why)]
 
 
-def test_a_pipeline_is_never_suggested_to_itself() -> None:
+def test_a_pipeline_is_not_suggested_to_wait_for_itself() -> None:
     found = unknown_afters(pipelines(report="reports"), {"report"})
 
-    assert [fault.why for fault in found] == ["it waits for `reports`, and there is no such pipeline here"]
+    assert [fault.why for fault in found] == ["waits for `reports`, which is not in this folder"]
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_pipeline_is_never_suggested_to_itself() -> None:
         ("", None, None, "UTC"),
     ],
 )
-def test_the_local_time_zone(
+def test_time_zone_of_the_machine(
     variable: str, link: str | None, file: str | None, zone: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TZ", variable)

@@ -60,7 +60,7 @@ def objects(schema: object) -> Iterator[dict[str, Any]]:
         yield from objects(inner)
 
 
-def test_it_is_a_schema() -> None:
+def test_the_schema_is_valid() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     assert msgspec.json.decode(schema_text()) == SCHEMA
     for one in SCHEMA["examples"]:
@@ -77,7 +77,7 @@ def test_every_field_of_the_tables_is_in_the_schema() -> None:
     assert {*pipeline_fields.SCHEDULE_KEYS, *job_fields.MAP_FIELDS} <= SCHEMA["properties"].keys()
 
 
-def test_every_field_has_a_description_and_no_other_is_allowed() -> None:
+def test_every_field_is_described_and_no_other_is_allowed() -> None:
     found = list(objects(SCHEMA))
 
     assert len(found) > len(TABLES)
@@ -86,7 +86,7 @@ def test_every_field_has_a_description_and_no_other_is_allowed() -> None:
         assert all(field["description"] for field in schema["properties"].values())
 
 
-def test_no_description_is_for_a_missing_field() -> None:
+def test_no_description_is_obsolete() -> None:
     known = {field["description"] for schema in objects(SCHEMA) for field in schema["properties"].values()}
 
     assert {text for fields in ABOUT.values() for text in fields.values()} == known
@@ -120,7 +120,7 @@ def test_valid_files_match_the_schema(file: Path) -> None:
         "reduce: jsn\nmap: {prompt: x}\ninput: {items: []}",
     ],
 )
-def test_mistakes_violate_the_schema(text: str) -> None:
+def test_errors_are_found_by_the_schema(text: str) -> None:
     root, _ = parse(text)
 
     assert root is not None

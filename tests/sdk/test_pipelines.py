@@ -94,7 +94,7 @@ def test_items_may_be_inline() -> None:
     assert work["input"] == {"items": [{"queue": "high-priority"}, {"queue": "standard"}]}
 
 
-def test_a_pipeline_may_have_after_a_condition_and_notify() -> None:
+def test_a_pipeline_may_wait_for_another_for_a_file_and_notify() -> None:
     after = only(example("after")).after
 
     assert after is not None
@@ -106,7 +106,7 @@ def test_a_pipeline_may_have_after_a_condition_and_notify() -> None:
     )
 
 
-def test_the_camel_case_format_is_read_and_unsupported_fields_are_warned_about() -> None:
+def test_the_other_format_is_read_and_unsupported_fields_are_reported() -> None:
     pipeline = example("etl", directory="/srv/etl")
     extract, transform, publish = job(pipeline)["tasks"]
     by_clock, by_event = pipeline.schedules
@@ -129,22 +129,22 @@ def test_the_camel_case_format_is_read_and_unsupported_fields_are_warned_about()
     assert pipeline.params == {"day": Param(type="date", default="{{ scheduled_for | yesterday }}")}
     assert pipeline.notices == (Notice(url="${env:HOOK}", events=("run.failed", "run.timed_out")),)
     assert [f"{fault.where} {fault.why}" for fault in pipeline.warnings] == [
-        "pipeline.yaml:14:28 `warn_at` is not followed yet: nothing watches it",
-        "pipeline.yaml:29:25 `late` is not told yet: nobody will hear of it",
-        "pipeline.yaml:29:31 `recovered` is not told yet: nobody will hear of it",
+        "pipeline.yaml:14:28 `warn_at` is not enforced yet",
+        "pipeline.yaml:29:25 `late` is not supported yet: no notification is sent",
+        "pipeline.yaml:29:31 `recovered` is not supported yet: no notification is sent",
     ]
 
 
 @pytest.mark.parametrize("text", ["finish_within: 45m", "finish_within_seconds: 2700", "sla: {finish_within: 45m}"])
-def test_a_deadline_is_set_on_the_job_or_in_sla(text: str) -> None:
+def test_a_deadline_is_set_for_the_job_or_in_sla(text: str) -> None:
     pipeline = read_pipeline(f"{text}\nescalate: false\ntasks:\n  - {{id: a, run: b}}\n", "pipeline.yaml")
     assert (job(pipeline)["finish_within_seconds"], job(pipeline)["escalate"]) == (2_700, False)
     assert pipeline.warnings == ()
 
 
-def test_a_deadline_can_not_be_set_in_both_places() -> None:
+def test_a_deadline_can_not_be_set_twice() -> None:
     text = "finish_within: 1h\nsla: {finish_within: 45m}\ntasks:\n  - {id: a, run: b}\n"
-    with pytest.raises(InvalidFile, match="2:7: `finish_within` is said twice"):
+    with pytest.raises(InvalidFile, match="2:7: `finish_within` is set twice"):
         read_pipeline(text, "pipeline.yaml")
 
 
@@ -166,7 +166,7 @@ def test_each_kind_of_trigger(text: str, trigger: object) -> None:
     assert only(read(f"name: x\n{text}\n{TASKS}")).trigger == trigger
 
 
-def test_an_expected_event_uses_the_local_time_zone() -> None:
+def test_an_expected_event_uses_the_machines_time_zone() -> None:
     trigger = only(read(f"on: {{event: {{type: a, expected: {{cron: 0 5 * * *, buffer: 10m}}}}}}\n{TASKS}")).trigger
 
     assert isinstance(trigger, EventTrigger)
@@ -175,11 +175,11 @@ def test_an_expected_event_uses_the_local_time_zone() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "on: {manual: true}\n"])
-def test_without_a_schedule_it_runs_on_demand(text: str) -> None:
+def test_without_a_schedule_it_runs_on_request(text: str) -> None:
     assert read(f"name: x\n{text}{TASKS}").schedules == ()
 
 
-def test_manual_runs_can_not_be_disabled() -> None:
+def test_manual_starts_can_not_be_disabled() -> None:
     pipeline = read(f"on: {{every: 1h, manual: false}}\n{TASKS}")
 
     assert [fault.where for fault in pipeline.warnings] == ["pipeline.yaml:1:17"]
@@ -222,7 +222,7 @@ tasks:
     ]  # fmt: skip
 
 
-def test_the_retry_policy_applies_to_tasks_without_their_own() -> None:
+def test_the_retry_policy_applies_to_tasks_without_own_values() -> None:
     text = """
 schedule: {every: 1h, retryPolicy: {maxRetries: 2}}
 retry: {cap: 5m}
@@ -244,13 +244,13 @@ def test_defaults_override_the_retry_policy() -> None:
 
 
 @pytest.mark.parametrize(("said", "tries"), [(0, 1), (1, 1), (2, 2), (5, 5)])
-def test_max_retries_includes_the_first_attempt(said: int, tries: int) -> None:
+def test_max_retries_counts_the_first_attempt(said: int, tries: int) -> None:
     spec = job(read(f"schedule: {{every: 1h, retryPolicy: {{maxRetries: {said}}}}}\n{MAP}"))
 
     assert spec["tasks"][0]["max_attempts"] == tries
 
 
-def test_a_default_that_is_a_constant_is_a_parameter_of_the_schedule() -> None:
+def test_a_constant_default_is_a_parameter_of_the_schedule() -> None:
     text = f"""
 on: {{every: 1h}}
 params:
@@ -272,7 +272,7 @@ params:
     assert only(pipeline).computed == {}
 
 
-def test_concurrency_and_priority_go_to_the_schedule() -> None:
+def test_concurrency_and_priority_apply_to_the_schedule() -> None:
     text = "on: {every: 1h}\nname: A b\npriority: p0\nconcurrency: {group: A b, max: 3, when_busy: cancel_running}\n"
     schedule = only(read(text + TASKS))
 
@@ -289,7 +289,7 @@ def test_concurrency_and_priority_go_to_the_schedule() -> None:
         ("{on: [late], url: 'http://a'}", []),
     ],
 )
-def test_notify_sets_url_and_events(notify: str, events: list[tuple[str, ...]]) -> None:
+def test_notifications(notify: str, events: list[tuple[str, ...]]) -> None:
     above = read(f"notify: {notify}\n{TASKS}")
     inside = read(f"schedule: {{every: 1h, notify: {notify}}}\n{TASKS}")
 
@@ -331,19 +331,19 @@ tasks:
     }
 
 
-def test_a_job_file_takes_the_job_of_a_pipeline_file() -> None:
+def test_a_pipeline_file_is_accepted_as_a_job_file() -> None:
     definition = read_definition(f"name: A b\nschedule: {{every: 1h}}\nparams: {{n: 5}}\n{TASKS}", "p.yaml")
 
     assert (definition.name, definition.params) == ("a-b", {"n": 5})
     assert msgspec.json.decode(definition.body)["name"] == "a-b"
 
 
-def test_a_job_file_without_anything_of_a_pipeline_is_as_strict_as_before() -> None:
-    with pytest.raises(InvalidFile, match="is no name"):
+def test_a_job_file_without_pipeline_fields_is_strict() -> None:
+    with pytest.raises(InvalidFile, match="is not a valid name"):
         read_definition(f"name: A b\n{TASKS}", "job.yaml")
 
 
-def test_server_refusals_are_mapped_to_lines() -> None:
+def test_faults_of_the_server_are_mapped_to_lines() -> None:
     pipeline = example("etl")
     error = blame(
         pipeline,
@@ -373,7 +373,7 @@ def test_a_group_of_several_pipelines_counts_the_runs_of_each() -> None:
     assert only(pipeline).max_active == only(read(text + TASKS)).max_active
 
 
-def test_placement_and_group_options() -> None:
+def test_placement_and_groups_of_tasks() -> None:
     """PLC-3, PLC-12: fields of the file are fields of the job."""
     text = (
         "name: p\npool: eu\ngroups: [nightly]\ntasks:\n- {id: a, run: 'true'}\n"

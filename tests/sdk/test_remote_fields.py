@@ -34,12 +34,12 @@ def test_remote_tasks_are_written_like_other_kinds() -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ("    kubernetes: {image: a, user: root}", "4:34 `user` must be a whole number"),
+        ("    kubernetes: {image: a, user: root}", "4:34 `user` must be an integer"),
         ("    kubernetes: {image: a, comand: x}", "comand"),
         ("    kubernetes: {run: x}", "image"),
         ("    ray: {run: 'a {{ oops'}", "not closed"),
-        ("    ray: {run: a}\n    secrets: {A: 'env:B'}", "everybody who reaches it"),
+        ("    ray: {run: a}\n    secrets: {A: 'env:B'}", "exposes the environment variables"),
     ],
 )
-def test_errors_have_line_and_column(fields: str, said: str) -> None:
+def test_errors_are_reported_with_their_position(fields: str, said: str) -> None:
     assert said in " ".join(flaws(f"name: job\ntasks:\n  - id: only\n{fields}\n"))

@@ -31,11 +31,11 @@ def strict(text: str) -> dict[str, object]:
         ("trigger: {kind: manual}\n", {"kind": "manual"}),
     ],
 )  # fmt: skip
-def test_each_kind_of_schedule_is_a_trigger(text: str, trigger: dict[str, object]) -> None:
+def test_each_kind_of_trigger(text: str, trigger: dict[str, object]) -> None:
     assert strict(text) == {"trigger": trigger}
 
 
-def test_every_field_is_mapped() -> None:
+def test_every_field_has_its_target() -> None:
     text = """\
 manual: true
 params: {region: eu, rows: 5}
@@ -74,13 +74,13 @@ max_failures: never
         ('cron: "61 5 * * *"\n', "3:1", "minute: 61 is not from 0 to 59"),
         ('cron: "0 0 30 2 *"\n', "3:1", "never matches"),
         ('cron: "0 5 * * *"\ntimezone: Europe/Pariss\n', "4:1", "did you mean `Europe/Paris`?"),
-        ("cron: * * * * *\n", "3:8", "stands in quotes"),
-        ("every: 15m\nat: 2036-01-01T00:00:00Z\n", "4:1", "`at` can't be beside `every`"),
-        ("every: 15m\ntimezone: Europe/Paris\n", "4:1", "`timezone` is for `cron`, not for `every`"),
-        ("every: 1.5s\n", "3:8", "must be whole seconds"),
-        ("every: soon\n", "3:8", "must be a length of time"),
-        ("at: 2036-01-01T00:00:00\n", "3:1", "must have a time zone"),
-        ("params: {}\n", "1:1", "it must say when it fires"),
+        ("cron: * * * * *\n", "3:8", "quote a string that begins with"),
+        ("every: 15m\nat: 2036-01-01T00:00:00Z\n", "4:1", "`at` and `every` can't be combined"),
+        ("every: 15m\ntimezone: Europe/Paris\n", "4:1", "`timezone` requires `cron`, not `every`"),
+        ("every: 1.5s\n", "3:8", "must be a whole number of seconds"),
+        ("every: soon\n", "3:8", "must be a duration"),
+        ("at: 2036-01-01T00:00:00\n", "3:1", "must say its time zone"),
+        ("params: {}\n", "1:1", "a schedule needs a trigger"),
         ("manual: true\nmax_activ: 2\n", "4:1", "did you mean `max_active`?"),
         ("manual: true\noverlap: wait\n", "4:10", "must be one of queue, skip, cancel_running"),
         ("manual: true\nafter: {job: load, within: 0}\n", "4:20", "must be from more than 0"),
@@ -96,12 +96,12 @@ def test_an_error_has_its_line(text: str, place: str, why: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "- a\n", "5\n", "{", "name: x\n---\nname: y\n"])
-def test_a_file_that_is_not_a_schedule_is_refused(text: str) -> None:
+def test_a_file_without_a_schedule_is_refused(text: str) -> None:
     with pytest.raises(InvalidFile):
         read_schedule(text, "s.yaml")
 
 
-def test_server_faults_are_mapped_to_their_line() -> None:
+def test_faults_of_the_server_are_mapped_to_lines() -> None:
     file = read_schedule(START + "manual: true\nafter: {job: load, within: 2h}\n", "s.yaml")
 
     error = blame(

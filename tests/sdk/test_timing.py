@@ -96,5 +96,5 @@ def test_a_plan_shows_the_graph_and_the_next_times() -> None:
     lines = str(plan).splitlines()
     assert lines[0] == "planned, every 15 minutes, P0, of acme"
     assert lines[1] == '  days = ["mon"]'
-    assert lines[2].startswith('  work  for each of params.days|default(["mon"]); tried again once; at most 10m 00s;')
+    assert lines[2].startswith('  work  for each of params.days|default(["mon"]); retried once; at most 10m 00s;')
     assert lines[-5:][0] == "  next: 2026-11-16 07:15:00 Europe/Paris"

@@ -68,8 +68,8 @@ def test_a_run_is_at_risk_without_slack_and_late_after_its_deadline(world: World
     assert told(world) == [(AT_RISK, False)]
     assert world.run().at_risk_at == THEN + timedelta(seconds=181)
     assert summary(world, AT_RISK) == (
-        "job is at risk: it is to be over by 2026-01-01T00:05:00Z, in 1m 59s, and what is left usually takes 2m 00s; "
-        "priority stays P1: acme has no P0 grant"
+        "job is at risk: deadline 2026-01-01T00:05:00Z is in 1m 59s; the remaining tasks usually take 2m 00s; "
+        "it stays P1: acme has no grant for P0"
     )
 
     world.advance(118)
@@ -174,7 +174,7 @@ def test_a_submitted_run_may_have_its_own_deadline(world: World) -> None:
 def test_a_run_at_risk_is_escalated_one_level_with_a_reason(world: World) -> None:
     run = world.submit(promised(100.0), priority=P2)
     assert (world.run(run).priority, world.task("a").priority) == (P1, P1)
-    assert world.run(run).because.startswith("escalated from P2 to P1: it is to be over by 2026-01-01T00:01:40Z")
+    assert world.run(run).because.startswith("escalated from P2 to P1: deadline 2026-01-01T00:01:40Z")
     (entry,) = [entry for batch in world.batches for entry in batch.audit]
     assert (entry.act, entry.actor, entry.object, entry.tenant) == ("escalate_run", "shard", run.id, "acme")
     assert (entry.before, entry.after) == ('{"priority":"P2"}', '{"priority":"P1"}')

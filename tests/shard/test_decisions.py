@@ -63,7 +63,7 @@ def test_tasks_of_one_lease_are_logged_together(world: World) -> None:
 
     first = told(world, K.PLACED)
     assert len(first) == 10
-    assert {one.why for one in first} == {"the best of 1 worker; 10 share the room"}
+    assert {one.why for one in first} == {"the best of 1 worker; 10 tasks share the lease"}
     assert {one.free for one in first} == {cores(1)}
 
 
@@ -74,7 +74,7 @@ def test_a_placement_on_a_reservation_is_logged_as_such(world: World) -> None:
 
     *_, high = told(world, K.PLACED)
     assert (high.name, high.free, high.looked_at) == ("high", cores(1), 1)
-    assert high.why == "the room that was kept for it there is free by now"
+    assert high.why == "the capacity reserved for it is free"
 
 
 def test_a_preemption_is_always_logged_with_victims_and_reason(world: World) -> None:
@@ -94,9 +94,7 @@ def test_a_preemption_is_always_logged_with_victims_and_reason(world: World) -> 
     assert (victim.task_id, victim.tenant, victim.priority) == (world.task("young").id, "of_young", P2)
     assert victim.lost_seconds == pytest.approx(5.0)
     assert one.victim_count == 1
-    assert one.why == (
-        "a P0 takes from what is less important: 1 of P2, with 5 s of work lost, are the cheapest on 1 worker looked at"
-    )
+    assert one.why == ("P0 preempts P1 and P2: 1 of P2, losing 5 s of work, is the cheapest choice on 1 worker")
 
 
 def test_the_reason_of_a_preemption_names_no_other_tenant(world: World) -> None:
@@ -115,8 +113,8 @@ def test_a_shape_without_capacity_is_logged_with_a_reason_per_worker(world: Worl
     (one,) = told(world, K.NO_ROOM)
     assert (one.name, one.worker_id, one.free, one.score, one.looked_at) == ("waits more", None, None, None, 2)
     assert one.why == (
-        "no worker has room for 3 cores, 3 GiB of memory, arch=arm: "
-        "of 2 workers 1 without a label that it needs, 1 with too little left"
+        "no worker has capacity for 3 cores, 3 GiB of memory, arch=arm: "
+        "of 2 workers 1 without a required label, 1 with too little free capacity"
     )
 
 
@@ -135,7 +133,7 @@ def test_a_pool_without_workers_is_logged_as_such(world: World) -> None:
     given(world, "waits", P1)
 
     (one,) = told(world, K.NO_ROOM)
-    assert one.why == "no worker has room for 1 core, 1 GiB of memory: there is none"
+    assert one.why == "no worker has capacity for 1 core, 1 GiB of memory: the pool has no workers"
 
 
 def test_sampling_does_not_affect_decisions() -> None:

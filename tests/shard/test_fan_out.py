@@ -84,13 +84,13 @@ def test_a_task_that_runs_after_skips_runs_after_an_empty_list(world: World) -> 
 @pytest.mark.parametrize(
     ("output", "why"),
     [
-        ('{"files": {"a": 1}}', "it gives {\"a\": 1}, and not a list"),
-        ('{"files": "abc"}', "and not a list"),
-        ('{"files": -1}', "a number of tasks is from 0 to"),
-        ('{"files": 250001}', "a number of tasks is from 0 to"),
+        ('{"files": {"a": 1}}', "evaluates to {\"a\": 1}, not a list"),
+        ('{"files": "abc"}', "not a list"),
+        ('{"files": -1}', "the number of tasks must be from 0 to"),
+        ('{"files": 250001}', "the number of tasks must be from 0 to"),
         ('{"other": []}', "`list` has no `files`"),
-        ("[1]", "`list` is no object"),
-        (None, "`list` is no object"),
+        ("[1]", "`list` is not an object"),
+        (None, "`list` is not an object"),
     ],
 )  # fmt: skip
 def test_a_value_that_is_not_a_list_fails_the_task(world: World, output: str | None, why: str) -> None:

@@ -164,7 +164,7 @@ def test_a_task_with_a_stall_limit_is_monitored_from_its_start(world: World) -> 
 
     world.stop("extract")
     assert world.task("extract").state is S.TIMED_OUT
-    assert world.task("extract").because == "its only try made no progress for 60 s"
+    assert world.task("extract").because == "the only attempt made no progress for 60 s"
 
 
 def test_a_stall_of_the_shard_does_not_count_against_a_task(world: World) -> None:

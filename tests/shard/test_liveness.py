@@ -346,7 +346,7 @@ def test_a_task_that_is_lost_three_times_fails(world: World) -> None:
         world.reconnect("w1", holds=())
 
     assert world.task("extract").state is S.FAILED
-    assert world.task("extract").because == "infrastructure: its worker was lost 3 times"
+    assert world.task("extract").because == "infrastructure: worker lost 3 times"
     assert world.task("extract").tries == 0
     assert world.run(run).state is RunState.FAILED
 

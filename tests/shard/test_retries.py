@@ -70,7 +70,7 @@ def test_the_last_attempt_ends_in_failed(world: World) -> None:
         world.fail("extract", error='"again"')
 
     assert world.task("extract").state is S.FAILED
-    assert world.task("extract").because == "try 3 of 3 failed"
+    assert world.task("extract").because == "attempt 3 of 3 failed"
     assert [(one.number, one.end) for one in world.ledger.attempts.values()] == [
         (1, AttemptEnd.FAILED),
         (2, AttemptEnd.FAILED),

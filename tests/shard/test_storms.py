@@ -98,7 +98,7 @@ def test_a_task_that_kills_its_workers_is_quarantined_after_the_second(world: Wo
         storm.names.remove(killed)
 
     assert world.task("pill").state is S.QUARANTINED
-    assert "were lost under it" in world.task("pill").because
+    assert "were lost while running it" in world.task("pill").because
     assert len(storm.alerts(AlertKind.QUARANTINED)) == 1
     assert world.task("pill").tries == 0
 

@@ -29,7 +29,7 @@ def test_a_condition_over_several_outputs_and_parameters(world: World) -> None:
         world.succeed("old", output='{"n": 5}', of=run)
     assert world.task("load", good).state is S.ASSIGNED
     assert world.path("load", bad) == [S.PENDING, S.SKIPPED]
-    assert world.task("load", bad).because == "its condition is false: outputs.new.n - outputs.old.n > params.least"
+    assert world.task("load", bad).because == "condition is false: outputs.new.n - outputs.old.n > params.least"
     assert world.run(bad).state is RunState.SUCCEEDED
 
 
@@ -53,7 +53,7 @@ def test_a_condition_that_can_not_be_evaluated_fails_its_task(world: World) -> N
     run = world.submit(job(task("count"), task("load", "count", only_if="outputs.count.rows > 0")))
     world.succeed("count", output="7")
     assert world.path("load") == [S.PENDING, S.FAILED]
-    assert world.task("load").because.startswith("its condition can't be evaluated: ")
+    assert world.task("load").because.startswith("condition can't be evaluated: ")
     assert "can't be evaluated" in msgspec.json.decode(world.task("load").error or "")["message"]
     assert world.run(run).state is RunState.FAILED
 
@@ -63,7 +63,7 @@ def test_conditions_on_edges_come_first(world: World) -> None:
     world.register("w1", cores=4)
     world.submit(job(task("a"), task("b", "a", when={"a": "output > 1"}, only_if="outputs.a.nothing > 0")))
     world.succeed("a", output="1")
-    assert world.task("b").because == "the condition on a is false: output > 1"
+    assert world.task("b").because == "condition on a is false: output > 1"
 
 
 def test_failed_and_skipped_tasks_have_no_output(world: World) -> None:

@@ -174,7 +174,7 @@ class FailureCheck:
         if policy.cap_seconds is not None:
             expected = min(expected, max(base, policy.cap_seconds))
         waits = (after.due_at - step.at).total_seconds()
-        right = waits > expected - _ROUNDED and f"; the next one in {expected:.3g} s" in step.because
+        right = waits > expected - _ROUNDED and f"; retrying in {expected:.3g} s" in step.because
         self._require("RTY-2", right, f"{attempt.task_id} waits {waits} s, not {expected}: {step.because}")
 
     def _check_stop(self, model: Model, task: Task, spec: TaskSpec) -> None:

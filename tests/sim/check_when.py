@@ -18,7 +18,7 @@ from tests.sim.findings import Findings
 from tests.sim.model import Model
 from tests.sim.whens import holds, upstream_of
 
-_SAID = {"its condition is false": False, "its condition can't be evaluated": None}
+_SAID = {"condition is false": False, "condition can't be evaluated": None}
 
 
 class WhenCheck:

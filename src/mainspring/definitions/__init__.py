@@ -1,1 +1,1 @@
-"""Files that people write: pipelines, jobs, schedules; read strictly into the forms that the server takes."""
+"""Definition files: YAML jobs, schedules and pipelines, crontabs, and the JSON Schema."""

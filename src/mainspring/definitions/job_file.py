@@ -1,4 +1,4 @@
-"""A job file: the friendly form that people write, made into the strict form that the server takes (`job.py`).
+"""Job files: the user-facing form, converted to the strict form of the API (`job.py`).
 
     name: etl
     timeout: 2h
@@ -11,12 +11,11 @@
         shell: sort < in | uniq > out
         resources: {cpu: 0.5, memory: 512Mi}
 
-`read_definition` names every flaw that it can see, each with its line: its own, and those of
-`core/admission/validate_submission.py`, which are the rules of the server. What only the server can know comes back as
-pointers, which `blame` leads back to the lines. The strict form is taken as well, and each field of it beside the
-friendly ones.
+`read_definition` reports every issue that it can find, with its line: its own, and those of
+`core/admission/validate_submission.py`, the server's rules. Faults that only the server finds come back as pointers,
+which `blame` maps to lines. The strict form is accepted as well, also field by field beside the user-facing one.
 
-When you add a field: a line in one of the tables of `definitions/files/job_fields.py`.
+To add a field: a line in one of the tables of `definitions/files/job_fields.py`.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from mainspring.protocol.errors import InvalidFile, Refused
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True):
-    """A job file that was read: what to send, and where each part of it stands."""
+    """A parsed job file: the request body, and the position of each part."""
 
     file: str
     text: str
@@ -42,13 +41,13 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     places: dict[Path, Place]
     params: dict[str, object] = {}
-    """Of a run, where whoever asks for one says nothing: what the file has as constants."""
+    """Default parameters of a run: the constants of the file."""
 
 
 def read_definition(text: str, file: str) -> Definition:
-    """The job in a file's text. Raises InvalidFile, with the lines, if it has flaws.
+    """Parse a job file. Raises InvalidFile, with the lines, if it has issues.
 
-    Of a pipeline file the job is taken, and when it runs is left out.
+    A pipeline file is accepted; its schedule is ignored.
     """
     if text.lstrip().startswith("{") and (strict := _read_strict(text, file)) is not None:
         return strict
@@ -70,7 +69,7 @@ def read_definition(text: str, file: str) -> Definition:
 
 
 def blame(definition: Definition, refused: Refused) -> InvalidFile:
-    """A refusal of the server, led back to the lines of the file."""
+    """Map the faults of a server's response to lines of the file."""
     flaws = [flaw_of(fault, definition.places) for fault in refused.faults]
     error = invalid(definition.file, definition.text, flaws)
     error.problem = refused.problem
@@ -78,7 +77,8 @@ def blame(definition: Definition, refused: Refused) -> InvalidFile:
 
 
 def _read_strict(text: str, file: str) -> Definition | None:
-    """A file that has the strict form already, as it is: a large one takes a second this way, and minutes by lines."""
+    """Return a file that is already in the strict form: a large one takes a second this way, and minutes with
+    positions."""
     body = text.encode()
     try:
         spec = decode_job(body, Limits())

@@ -1,4 +1,4 @@
-"""The time zone of this machine, by its IANA name."""
+"""IANA name of this machine's time zone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ZONES = "zoneinfo/"
 
 
 def system_zone(root: Path = Path("/")) -> str:
-    """What TZ says, or what /etc/localtime leads to, or what /etc/timezone says; UTC if none of them is a zone."""
+    """Return the zone of TZ, /etc/localtime or /etc/timezone; UTC if none of them is valid."""
     for name in (os.environ.get("TZ", "").removeprefix(":"), _linked(root / "etc/localtime"), _written(root)):
         name = name.rpartition(_ZONES)[2]  # noqa: PLW2901 - TZ may be a path as well
         if name and find_zone(name) is not None:
@@ -23,7 +23,7 @@ def _linked(path: Path) -> str:
     try:
         target = str(path.readlink())
     except OSError:
-        return ""  # No link: a copy of a zone says no name.
+        return ""  # A copy of a zone file, not a link: the name is unknown.
     return target if _ZONES in target else ""
 
 

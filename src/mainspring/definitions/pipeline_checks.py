@@ -1,4 +1,4 @@
-"""What only shows when the pipelines of a folder are seen together: who waits for whom (TRG-8)."""
+"""Checks across the pipelines of a folder: cycles and unknown names in `after` (TRG-8)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mainspring.protocol.errors import Fault
 
 
 def after_cycles(pipelines: Sequence[Pipeline]) -> list[tuple[Pipeline, Flaw]]:
-    """Every pipeline that waits for itself, over others: none of them would ever run."""
+    """Return every pipeline that waits for itself, directly or not: it would never run."""
     waits = {pipeline.id: _waits_for(pipeline) for pipeline in pipelines}
     entangled = _entangled(waits)
     found = []
@@ -20,20 +20,20 @@ def after_cycles(pipelines: Sequence[Pipeline]) -> list[tuple[Pipeline, Flaw]]:
         way = _way_back(pipeline.id, waits) if pipeline.id in entangled else []
         if way:
             steps = ", ".join(f"{one} waits for {other}" for one, other in zip(way, [*way[1:], way[0]], strict=True))
-            found.append((pipeline, Flaw(place=_place(pipeline), why=f"`after` goes round in a circle: {steps}")))
+            found.append((pipeline, Flaw(place=_place(pipeline), why=f"`after` forms a cycle: {steps}")))
     return found
 
 
 def unknown_afters(pipelines: Sequence[Pipeline], ids: set[str]) -> list[Fault]:
-    """Where a pipeline waits for one that is not there. A server may have it all the same.
+    """Return a warning for each pipeline that waits for an unknown one. The server may know it.
 
-    `ids` are those of all that is there, also where the file can't be used.
+    `ids` are those of all pipelines in the folder, including invalid files.
     """
     found = []
     for pipeline in pipelines:
         for other in sorted(_waits_for(pipeline) - ids):
             note = suggestion(did_you_mean(other, ids - {pipeline.id}))
-            why = f"it waits for `{other}`, and there is no such pipeline here, {note}".removesuffix(", ")
+            why = f"waits for `{other}`, which is not in this folder, {note}".removesuffix(", ")
             found.append(Fault(where=where(pipeline.file, _place(pipeline)), why=why))
     return found
 
@@ -48,7 +48,7 @@ def _place(pipeline: Pipeline) -> Place:
 
 
 def _entangled(waits: Mapping[str, Iterable[str]]) -> set[str]:
-    """Those that lead into a circle: the others are left out, one after the other, from the ends on."""
+    """Return the pipelines on or in front of a cycle, by removing the others."""
     waiting_for: dict[str, list[str]] = {}
     open_ends = {name: sum(other in waits for other in others) for name, others in waits.items()}
     for name, others in waits.items():
@@ -67,7 +67,7 @@ def _entangled(waits: Mapping[str, Iterable[str]]) -> set[str]:
 
 
 def _way_back(start: str, waits: Mapping[str, Iterable[str]]) -> list[str]:
-    """The shortest way from a pipeline to itself; empty if there is none."""
+    """Return the shortest cycle through a pipeline; empty if there is none."""
     came_from: dict[str, str] = {}
     ahead = [start]
     for name in ahead:

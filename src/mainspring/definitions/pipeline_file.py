@@ -1,6 +1,6 @@
-"""A `pipeline.yaml`: a job, when it runs, and who is told, in one file (FLD-2).
+"""Pipeline files, `pipeline.yaml`: a job, its triggers and its notifications in one file (FLD-2).
 
-Two forms, and every mixture of them, by one reader:
+Two forms, and every mixture of them, read by one parser:
 
     name: "Daily Bug Report"                     name: etl
     schedule:                                    on:
@@ -11,9 +11,8 @@ Two forms, and every mixture of them, by one reader:
     map: {prompt: "Analyze: {{title}}"}          tasks:
     reduce: {type: json}                           - {id: extract, run: "python extract.py {{ params.day }}"}
 
-What the job part may say is in `definitions/files/job_fields.py`, as for any job file; the rest in
-`definitions/files/pipeline_fields.py`. Every flaw that can be seen here is named with its line, as in job files and
-schedule files, of which this is made.
+The fields of the job part are in `definitions/files/job_fields.py`, as for job files; the others in
+`definitions/files/pipeline_fields.py`. Every issue is reported with its line, as in job and schedule files.
 """
 
 from __future__ import annotations
@@ -37,40 +36,39 @@ from mainspring.protocol.errors import Fault, InvalidFile
 __all__ = ["Notice", "Param", "Pipeline", "SharedGroup", "blame", "is_pipeline", "read_pipeline"]
 
 _IN_FOLDERS = "pipeline.yaml"
-"""What the files of a folder of pipelines are called."""
+"""File name in a folder of pipelines."""
 
 
 class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
-    """A pipeline file that was read."""
+    """A parsed pipeline file."""
 
     file: str
     text: str
     id: str
-    """The name of its job."""
+    """Name of its job."""
     title: str
-    """Its `name`, as people wrote it."""
+    """Its `name`, as written."""
     job: bytes
     """A `JobSpec` as JSON."""
     schedules: tuple[ScheduleSpec, ...] = ()
-    """None: it runs when somebody asks. The first is the file's own; beside a cron there may be a second one for an
-    event. Their names are those of the pipeline, and `-event` after the second's; whoever keeps them gives them others.
-    """
+    """Empty: it runs on request. The first is the file's own; beside a cron there may be a second one for an event.
+    They are named after the pipeline, the second with `-event`; callers may rename them."""
     tenant: str | None = None
     priority: str | None = None
     params: dict[str, Param] = {}
     notices: tuple[Notice, ...] = ()
     group: SharedGroup | None = None
-    """A group of several pipelines that counts its runs; with how many, if it says that."""
+    """A group shared by several pipelines that counts its runs, with its limit, if given."""
     warnings: tuple[Fault, ...] = ()
-    """What was read, and is not followed: each with `file:line:column`."""
+    """Fields that were read but have no effect: each with `file:line:column`."""
     places: dict[Path, Place] = {}
-    """Where each part of the job stands."""
+    """Position of each part of the job."""
     schedule_places: dict[Path, Place] = {}
     """The same for the first schedule."""
 
     @property
     def constants(self) -> dict[str, object]:
-        """The parameters of a run for which nobody says anything else, but for those that are computed."""
+        """Default parameters of a run, except computed ones."""
         return {
             key: param.default
             for key, param in self.params.items()
@@ -81,12 +79,12 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
 def read_pipeline(
     text: str, file: str, *, id: str | None = None, directory: str | None = None, local_zone: str | None = None
 ) -> Pipeline:
-    """The pipeline in a file's text. Raises InvalidFile, with all its flaws and their lines.
+    """Parse a pipeline file. Raises InvalidFile, with all its issues and their lines.
 
-    `id` is the name of its job; without it the name is made of the file's `name`, or of what the file is called.
-    `directory`, absolute, is where its tasks run and where its paths begin; without it they are left as they are. A
-    `pipeline.yaml` in a directory is called as that, as in a folder of pipelines.
-    `local_zone` is for a cron that says none; without it the machine's is taken.
+    `id` is the name of its job; default: derived from the file's `name`, or from the file name. `directory`, absolute,
+    is the working directory of its tasks and the base of its paths; without it paths stay relative. A `pipeline.yaml`
+    with a directory is named after that, as in a folder of pipelines. `local_zone` is the time zone of a cron without
+    one; default: the machine's.
     """
     root, flaws = parse(text)
     if root is None:
@@ -115,12 +113,12 @@ def read_pipeline(
 
 
 def is_pipeline(root: Node) -> bool:
-    """Whether a file says more than a job file does."""
+    """Return whether a file has fields that a job file does not have."""
     return isinstance(root.value, dict) and not ONLY_IN_PIPELINES.isdisjoint(root.value)
 
 
 def blame(pipeline: Pipeline, faults: Sequence[Fault]) -> InvalidFile:
-    """What a server found wrong with a pipeline (`ApplyLine.problem`), led back to the lines of the file."""
+    """Map the faults that a server found in a pipeline (`ApplyLine.problem`) to lines of the file."""
     flaws = []
     for fault in faults:
         match steps_of(fault.where):
@@ -138,7 +136,7 @@ def blame(pipeline: Pipeline, faults: Sequence[Fault]) -> InvalidFile:
 
 
 def _name_of_file(file: str, directory: str | None) -> str:
-    """A name for a job whose file says none."""
+    """Return a job name for a file without a name."""
     path = PurePath(file)
     folder = PurePath(directory).name if directory is not None else path.parent.name
     return job_name(folder if path.stem == "pipeline" and folder else path.stem) or "pipeline"

@@ -1,4 +1,4 @@
-"""The parameters of a run that somebody asks for by hand: what they say, and for the rest what the file says."""
+"""Parameters of a manual run: given values, and the defaults of the file."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 def make_params(
     declared: Mapping[str, Param], given: Mapping[str, object], scheduled_for: datetime
 ) -> dict[str, object]:
-    """All parameters of a run. Raises Refused, with every fault, if some can't be what they should be.
+    """Return all parameters of a run. Raises Refused with every fault.
 
-    A pipeline that declares none takes whatever is given.
+    A pipeline without declared parameters accepts any.
     """
     if not declared:
         return dict(given)
     params: dict[str, object] = {}
     faults = [
-        Fault(where=name, why=f"is no parameter of it{did_you_mean(name, declared)}")
+        Fault(where=name, why=f"is not a parameter{did_you_mean(name, declared)}")
         for name in given
         if name not in declared
     ]
@@ -35,12 +35,12 @@ def make_params(
             if not FITS[param.type](given[name]):
                 faults.append(Fault(where=name, why=f"must be {SAID[param.type]}, not {given[name]!r}"))
         elif param.required:
-            faults.append(Fault(where=name, why=f"is missing: say -p {name}=.."))
+            faults.append(Fault(where=name, why=f"is missing: use -p {name}=.."))
         else:
             try:
                 params[name] = _default(param, scheduled_for)
             except ExpressionFailed as failed:
-                faults.append(Fault(where=name, why=f"its default can't be made: {failed}"))
+                faults.append(Fault(where=name, why=f"default can't be computed: {failed}"))
     if faults:
         raise Refused(f"the parameters have {len(faults)} fault{'s' if len(faults) > 1 else ''}", faults)
     return params
@@ -71,10 +71,10 @@ FITS: Mapping[str, Callable[[object], bool]] = {
     "date": _is_date,
     "json": lambda value: True,
 }
-"""The types of parameters, and what is one of each."""
+"""Parameter types, and their checks."""
 SAID = {
-    "text": "a text",
-    "integer": "a whole number",
+    "text": "a string",
+    "integer": "an integer",
     "number": "a number",
     "boolean": "true or false",
     "date": "a date such as 2026-11-15",

@@ -1,7 +1,7 @@
-"""The schedules of a pipeline file: its `schedule` block, or what stands under `on`, made into `ScheduleSpec`s.
+"""Schedules of a pipeline file: its `schedule` or `on` block, converted to `ScheduleSpec`s.
 
-Each block is read as a schedule file is (`schedule_file.py`), with what the pipeline says around it, and with the
-defaults of pipeline files: one missed window is caught up, and a window is skipped while a run goes on (TRG-5, TRG-12).
+Each block is read as a schedule file (`schedule_file.py`), with values of the pipeline around it, and with the defaults
+of pipeline files: one missed window is caught up, and a window is skipped while a run is active (TRG-5, TRG-12).
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from mainspring.definitions.files.sources import Entry, Flaw, Node, Place
 from mainspring.definitions.schedule_file import ScheduleDraft
 
 EVENT = "-event"
-"""What follows the name of a second schedule."""
+"""Name suffix of a second schedule."""
 _DEFAULTS: dict[str, object] = {"max_catch_up_windows": 1, "overlap": Overlap.SKIP, "max_active": 1}
 _FEW = 8
-"""So many fields are named to somebody who wrote another."""
+"""Maximum number of known fields listed for an unknown one."""
 _MANUAL = {"manual": Entry(Place(0, 0), Node(value=True, text="true", place=Place(0, 0)))}
 
 
 class Block(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of a file that makes a schedule."""
+    """A part of a file that defines a schedule."""
 
     place: Place
     entries: dict[str, Entry]
 
 
 class Blocks(msgspec.Struct, frozen=True, kw_only=True):
-    """What a file says about when it runs."""
+    """Trigger blocks of a file."""
 
     own: Block | None = None
     event: Block | None = None
     beside: dict[str, Entry] = {}
-    """What stands among it and is none of a schedule's: `retryPolicy`, `notify`."""
+    """Fields in the block that are not the schedule's: `retryPolicy`, `notify`."""
     manual_off: Place | None = None
-    """Where it says that nobody may start it by hand, which nobody follows."""
+    """Position of `manual: false`, which has no effect."""
 
     @property
     def all(self) -> list[Block]:
@@ -52,7 +52,7 @@ class Blocks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a schedule takes from the pipeline around it."""
+    """Values that a schedule takes from its pipeline."""
 
     id: str
     entries: dict[str, Entry]
@@ -64,11 +64,11 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_blocks(draft: Draft, entries: Mapping[str, Entry]) -> Blocks:
-    """The blocks of a file. What is wrong with their form is added to the draft."""
+    """Return the blocks of a file. Issues in their form are added to the draft."""
     schedule, on = entries.get("schedule"), entries.get("on")
     if schedule is not None and on is not None:
         later = max(schedule, on, key=lambda entry: (entry.place.line, entry.place.column))
-        draft.add(Flaw(place=later.place, why="`schedule` and `on` both say when it runs", note="keep one of them"), ())
+        draft.add(Flaw(place=later.place, why="`schedule` and `on` can't be combined", note="keep one of them"), ())
     found = Blocks() if on is None else _read_on(draft, on)
     if schedule is None:
         return found
@@ -79,9 +79,9 @@ def find_blocks(draft: Draft, entries: Mapping[str, Entry]) -> Blocks:
 def make_schedules(
     flaws: list[Flaw], blocks: Blocks, around: Surroundings
 ) -> tuple[list[ScheduleSpec], dict[Path, Place]]:
-    """The schedules, and where the parts of the first one stand. Of one with flaws there is none.
+    """Return the schedules, and the positions of the first one's parts. An invalid one is omitted.
 
-    A file without any is looked at as well, as one that is started by hand: what it says for schedules may be wrong.
+    A file without any is checked as a manual one: its schedule fields may be wrong.
     """
     made: list[ScheduleSpec] = []
     places: dict[Path, Place] = {}
@@ -99,7 +99,7 @@ def make_schedules(
 
 
 def _strict(draft: ScheduleDraft, block: Block, around: Surroundings, name: str) -> dict[str, object]:
-    """The strict form of a block."""
+    """Return the strict form of a block."""
     root = Node(value={**around.entries, **block.entries}, place=block.place)
     schedule: dict[str, object] = {**_DEFAULTS, **draft.schedule(root, BLOCK_FIELDS), "name": name, "job": around.id}
     trigger = schedule.get("trigger")
@@ -117,7 +117,7 @@ def _strict(draft: ScheduleDraft, block: Block, around: Surroundings, name: str)
 
 
 def _rooted(schedule: dict[str, object], directory: str | None) -> dict[str, object]:
-    """The strict form with the path of its condition below a directory, if there is one."""
+    """Return the strict form with the path of its condition below a directory, if any."""
     condition = schedule.get("condition")
     if directory is not None and isinstance(condition, dict) and "file_exists" in condition:
         path = posixpath.join(directory, condition["file_exists"])
@@ -144,38 +144,38 @@ def _read_on(draft: Draft, on: Entry) -> Blocks:
 
 
 def _one_schedule(draft: Draft, entries: Mapping[str, Entry]) -> tuple[Block | None, dict[str, Entry]]:
-    """What stands under `on` as `schedule`, a mapping or a list of one, or as `every`."""
+    """Return the schedule under `on`: `schedule`, a mapping or a list of one, or `every`."""
     schedule, every = entries.get("schedule"), entries.get("every")
     if every is not None:
         if schedule is not None:
-            draft.add(Flaw(place=every.place, why="`every` can't be beside `schedule`: a file has one schedule"), ())
+            draft.add(Flaw(place=every.place, why="`every` and `schedule` can't be combined"), ())
         return Block(place=every.place, entries={"every": every}), {}
     if schedule is None:
         return None, {}
     if isinstance(schedule.node.value, list):
         if len(schedule.node.value) != 1:
             place = schedule.node.value[1].place if schedule.node.value else schedule.place
-            draft.add(Flaw(place=place, why="a file has one schedule", note="a second one needs a file of its own"), ())
+            draft.add(Flaw(place=place, why="a file has one schedule", note="move the second one to another file"), ())
             return None, {}
         schedule = Entry(schedule.place, schedule.node.value[0])
     return _split(draft, "schedule", schedule)
 
 
 def _read_event(draft: Draft, event: Entry) -> Block | None:
-    """`event: orders.ready`, or a mapping with its `type`, and what else schedules have."""
+    """Read `event: orders.ready`, or a mapping with `type` and other schedule fields."""
     if not isinstance(event.node.value, dict):
         return Block(place=event.place, entries={"event": event})
     if "event" in event.node.value:
         _refuse(draft, "event", event.node.value["event"], "`event`", ("type",))
     named = {"event" if key == "type" else key: entry for key, entry in event.node.value.items() if key != "event"}
     if "event" not in named:
-        draft.add(Flaw(place=event.place, why="`event` must say its `type`"), ())
+        draft.add(Flaw(place=event.place, why="`event` needs a `type`"), ())
         return None
     return Block(place=event.place, entries=named)
 
 
 def _split(draft: Draft, key: str, entry: Entry) -> tuple[Block | None, dict[str, Entry]]:
-    """A mapping as a block, and what in it is none of the schedule's."""
+    """Split a mapping into a block and the fields that are not the schedule's."""
     if not isinstance(entry.node.value, dict):
         why = f'`{key}` must be a mapping such as {{cron: "0 9 * * *", timezone: Europe/Paris}}'
         draft.add(Flaw(place=entry.node.place, why=why), ())
@@ -194,5 +194,5 @@ def _split(draft: Draft, key: str, entry: Entry) -> tuple[Block | None, dict[str
 def _refuse(draft: Draft, key: str, entry: Entry, what: str, known: list[str] | tuple[str, ...]) -> None:
     if draft.is_full:
         return
-    note = suggestion(did_you_mean(key, known)) or ("" if len(known) > _FEW else f"there are {', '.join(known)}")
+    note = suggestion(did_you_mean(key, known)) or ("" if len(known) > _FEW else f"known: {', '.join(known)}")
     draft.add(Flaw(place=entry.place, why=f"unknown field `{key}` of {what}", note=note), ())

@@ -1,9 +1,9 @@
-"""The JSON Schema of pipeline files, for editors: what they complete, explain and underline.
+"""JSON Schema of pipeline files, for completion, help and validation in editors.
 
-It is made of the tables by which files are read (`definitions/files/job_fields.py`,
-`definitions/files/map_reduce_fields.py`, `schedule_file.py`, `definitions/files/pipeline_fields.py`), and so knows the
-same fields. Their words are in `pipeline_descriptions.py`, and here the forms of those values whose reader does not
-tell. What only the rules of the server know is not in it: `mainspring validate` says that.
+It is generated from the tables by which files are read (`definitions/files/job_fields.py`,
+`definitions/files/map_reduce_fields.py`, `schedule_file.py`, `definitions/files/pipeline_fields.py`), so it has the
+same fields. Descriptions are in `pipeline_descriptions.py`; the forms of values that can't be derived are here. The
+server's rules are not included: use `mainspring validate`.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ _BY_READER: dict[Reader, Schema] = {
 
 
 def pipeline_schema() -> Schema:
-    """The schema of a `pipeline.yaml`."""
+    """Return the schema of a `pipeline.yaml`."""
     fields = {**_readers(job_fields.JOB_FIELDS), **_readers(pipeline_fields.PIPELINE_FIELDS)}
     fields |= dict.fromkeys(pipeline_fields.SCHEDULE_KEYS, as_text)
     tasks = _readers(job_fields.TASK_FIELDS)
@@ -87,7 +87,7 @@ def pipeline_schema() -> Schema:
     return {
         "$schema": DIALECT,
         "title": "Mainspring pipeline",
-        "description": "A job, when it runs, and who is told.",
+        "description": "A job, its triggers and its notifications.",
         **_object("pipeline", fields),
         "oneOf": [{"required": ["tasks"]}, {"required": ["map", "input"]}],
         "not": {"required": ["schedule", "on"]},
@@ -97,12 +97,12 @@ def pipeline_schema() -> Schema:
 
 
 def schema_text() -> str:
-    """The schema as it is written into a file."""
+    """Return the schema as the text of a file."""
     return msgspec.json.format(msgspec.json.encode(pipeline_schema()), indent=2).decode() + "\n"
 
 
 def _readers(fields: Mapping[str, Field]) -> dict[str, Reader]:
-    """The fields that people write, with what reads them. One with a dot in its name is made by a reader of ours."""
+    """Return the user-facing fields with their readers. Names with a dot are internal."""
     return {key: field.convert for key, field in fields.items() if "." not in key}
 
 
@@ -111,7 +111,7 @@ def _inner(fields: Mapping[str, Inner]) -> dict[str, Reader]:
 
 
 def _object(what: str, fields: Mapping[str, Reader], required: Iterable[str] = ()) -> Schema:
-    """A mapping with these fields and no others."""
+    """Return the schema of a mapping with exactly these fields."""
     properties = {key: _property(what, key, read) for key, read in fields.items()}
     schema: Schema = {"type": "object", "additionalProperties": False, "properties": properties}
     return {**schema, "required": list(required)} if required else schema
@@ -123,7 +123,7 @@ def _property(what: str, key: str, read: Reader) -> Schema:
 
 
 def _form(what: str, read: Reader) -> Schema:
-    """What a reader takes."""
+    """Return the schema of a reader's input."""
     match read:
         case OneOf():
             return {"enum": list(read.words)}
@@ -146,7 +146,7 @@ def _list_or_one(form: Schema, most: int | None = None) -> Schema:
 
 
 def _shared(name: str) -> Callable[[], Schema]:
-    """What stands in several places of a file, by its name among the definitions."""
+    """Reference a shared definition by name."""
     return _fixed({"$ref": f"#/$defs/{name}"})
 
 
@@ -316,4 +316,4 @@ _FORMS: dict[tuple[str, str], Callable[[], Schema]] = {
     **{("notify", key): _fixed(_URL) for key in ("url", "on_failure", "on_success", "on_complete")},
     ("param", "default"): _fixed(_ANYTHING),
 }
-"""The forms of values whose reader does not tell: by what they are in, and their name."""
+"""Schemas of values that can't be derived from their reader, by section and field name."""

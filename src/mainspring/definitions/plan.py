@@ -1,4 +1,4 @@
-"""`Job.plan()`: what a job would do, for people and programs, without doing any of it."""
+"""`Job.plan()`: describe what a job would do, without running it."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ class PlannedTask(msgspec.Struct, frozen=True, kw_only=True):
     handler: str
     needs: tuple[str, ...]
     conditions: Mapping[str, str]
-    """By the task whose output an expression asks about."""
+    """By upstream task whose output the expression uses."""
     for_each: str | None
     max_attempts: int
     timeout_seconds: float | None
     says: str
-    """All that is said of it, for people."""
+    """Full description."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """A job's graph, and when it runs by itself."""
+    """A job's graph and its next runs."""
 
     job: str
     tenant: str | None
     priority: str
     params: Mapping[str, object]
     tasks: tuple[PlannedTask, ...]
-    """Each after what it needs."""
+    """In topological order."""
     trigger: str = ""
-    """When it runs by itself, in words."""
+    """Description of its trigger."""
     timezone: str = "UTC"
     fires: tuple[datetime, ...] = ()
-    """The next times."""
+    """Next fire times."""
 
     def __str__(self) -> str:
         head = [self.job, self.trigger, self.priority, f"of {self.tenant}" if self.tenant else ""]
@@ -69,7 +69,7 @@ def make_plan(
     timezone: str,
     now: datetime,
 ) -> Plan:
-    """What a job would do, seen from now."""
+    """Return the plan of a job as of now."""
     return Plan(
         job=spec.name,
         tenant=tenant,
@@ -110,7 +110,7 @@ def _say(task: TaskSpec) -> Sequence[str]:
         first = f", after {say_seconds(task.retry_delay_seconds)}" if task.retry_delay_seconds is not None else ""
         cap = task.retry.cap_seconds if task.retry is not None else None
         longest = f" and at most {say_seconds(cap)}" if cap is not None else ""
-        said.append(f"tried again {times}{first}{longest}")
+        said.append(f"retried {times}{first}{longest}")
     if task.timeout_seconds is not None:
         said.append(f"at most {say_seconds(task.timeout_seconds)}")
     room = task.resources

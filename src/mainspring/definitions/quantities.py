@@ -1,4 +1,4 @@
-"""Lengths of time and amounts as people write them: `10m`, `1h30m`, `512Mi`, `0.5`."""
+"""Durations and quantities of definition files: `10m`, `1h30m`, `512Mi`, `0.5`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A schedule file: the friendly form that people write, made into the strict form that the server takes.
+"""Schedule files: the user-facing form, converted to the strict form of the API.
 
     name: nightly
     job: etl
@@ -7,11 +7,11 @@
     params: {region: eu}
     max_delay: 1h
 
-Every flaw that can be seen here is named with its line: those of the form, and those of the server's own rules
-(`core/schedules/schedule_spec.py`), but for what depends on the time or on what the server has. The strict form is
-taken as well, and each field of it beside the friendly ones.
+Every issue is reported with its line: those of the form, and those of the server's own rules
+(`core/schedules/schedule_spec.py`), except what depends on the time or on the server's state. The strict form is
+accepted as well, also field by field beside the user-facing one.
 
-When you add a field: a line in `SCHEDULE_FIELDS`.
+To add a field: a line in `SCHEDULE_FIELDS`.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from mainspring.definitions.files.sources import Entry, Flaw, Node, Place, parse
 from mainspring.protocol.errors import Fault, InvalidFile, Refused
 
 _KINDS = {"cron": "cron", "every": "interval", "at": "once", "event": "event", "manual": "manual"}
-"""The field that says when, and the kind of trigger that it makes."""
+"""Trigger field, and the kind of trigger."""
 _BELONGS = {"timezone": "cron", "anchor": "every", "filter": "event", "expected": "event"}
 _IN_BODY = "definition"
 _TRIGGER: Path = ("trigger",)
 
 
 class ScheduleFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A schedule file that was read: what to send, and where each part of it stands."""
+    """A parsed schedule file: the request body, and the position of each part."""
 
     file: str
     text: str
@@ -47,7 +47,7 @@ class ScheduleFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_schedule(text: str, file: str) -> ScheduleFile:
-    """The schedule in a file's text. Raises InvalidFile, with the lines, if it has flaws."""
+    """Parse a schedule file. Raises InvalidFile, with the lines, if it has issues."""
     root, flaws = parse(text)
     if root is None:
         raise invalid(file, text, flaws)
@@ -61,7 +61,7 @@ def read_schedule(text: str, file: str) -> ScheduleFile:
 
 
 def blame(file: ScheduleFile, refused: Refused) -> InvalidFile:
-    """A refusal of the server, led back to the lines of the file."""
+    """Map the faults of a server's response to lines of the file."""
     flaws = []
     for fault in refused.faults:
         steps = steps_of(fault.where)
@@ -74,7 +74,7 @@ def blame(file: ScheduleFile, refused: Refused) -> InvalidFile:
 
 
 def _faults_in(body: bytes) -> list[Fault]:
-    """What the server's rules say to it; it is as if it were 1970, so that nothing is over."""
+    """Return the faults by the server's rules, evaluated in 1970, so that no time is in the past."""
     try:
         return check_schedule(decode_schedule(body), EPOCH)
     except Refused as refused:
@@ -82,21 +82,21 @@ def _faults_in(body: bytes) -> list[Fault]:
 
 
 class ScheduleDraft(Draft):
-    """The strict form of a schedule in the making."""
+    """Builds the strict form of a schedule."""
 
     def check(self, schedule: dict[str, object]) -> None:
-        """Add what the server's rules say to the strict form."""
+        """Add the faults by the server's rules."""
         if not self.was_read(_TRIGGER):
-            # The rules look at nothing that lacks a part: so the other fields are looked at all the same.
+            # Without a trigger the rules stop early: use a placeholder to check the other fields.
             schedule = {**schedule, "trigger": {"kind": "manual"}}
         self.add_faults(_faults_in(msgspec.json.encode(schedule)))
 
     def schedule(self, root: Node, fields: Mapping[str, Field]) -> dict[str, object]:
-        """The whole schedule, of a file that may say these fields."""
+        """Return the whole schedule, of a file with these fields."""
         schedule: dict[str, object] = {}
         if not isinstance(root.value, dict):
             self.add(
-                Flaw(place=root.place, why="a schedule file is a mapping with `name`, `job` and when it fires"), ()
+                Flaw(place=root.place, why="a schedule file must be a mapping with `name`, `job` and a trigger"), ()
             )
             return schedule
         self.places[()] = root.place
@@ -109,30 +109,30 @@ class ScheduleDraft(Draft):
         return schedule
 
     def _kind(self, root: Node, entries: Mapping[str, Entry]) -> str | None:
-        """What kind of trigger the fields make; None if the strict form says it."""
+        """Return the kind of trigger; None if the strict form has it."""
         said = [key for key in entries if key in _KINDS]
         if "trigger" in entries:
             return None
         if not said:
-            self.add(Flaw(place=root.place, why=f"it must say when it fires: {', '.join(_KINDS)}"), _TRIGGER)
+            self.add(Flaw(place=root.place, why=f"a schedule needs a trigger: {', '.join(_KINDS)}"), _TRIGGER)
             return None
         for other in said[1:]:
-            self.add(Flaw(place=entries[other].place, why=f"`{other}` can't be beside `{said[0]}`"), _TRIGGER)
+            self.add(Flaw(place=entries[other].place, why=f"`{other}` and `{said[0]}` can't be combined"), _TRIGGER)
         for key, owner in _BELONGS.items():
             if key in entries and owner != said[0]:
-                self.add(Flaw(place=entries[key].place, why=f"`{key}` is for `{owner}`, not for `{said[0]}`"), _TRIGGER)
+                self.add(Flaw(place=entries[key].place, why=f"`{key}` requires `{owner}`, not `{said[0]}`"), _TRIGGER)
         return _KINDS[said[0]]
 
 
 def _whole_seconds(node: Node) -> int:
     seconds = as_seconds(node)
     if seconds != int(seconds):
-        raise misfit(node, "must be whole seconds")
+        raise misfit(node, "must be a whole number of seconds")
     return int(seconds)
 
 
 def _mapping(short: str, fields: Mapping[str, tuple[str, Callable[[Node], object]]]) -> Callable[[Node], object]:
-    """A mapping with these fields; a text alone is the field `short`."""
+    """Return a reader of a mapping with these fields; a string is the field `short`."""
 
     def read(node: Node) -> object:
         if not isinstance(node.value, dict):
@@ -146,7 +146,7 @@ def _mapping(short: str, fields: Mapping[str, tuple[str, Callable[[Node], object
 
 
 def _failures(node: Node) -> int | None:
-    """How many in a row; `never` for no limit."""
+    """Read the number of consecutive failures; `never` for no limit."""
     return None if node.text == "never" else as_count(node)
 
 

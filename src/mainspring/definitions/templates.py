@@ -1,6 +1,6 @@
-"""Small pipelines to begin with: files of the package, each a `pipeline.yaml` that runs as it is.
+"""Pipeline templates: files of the package, each a `pipeline.yaml` that runs unchanged.
 
-Its first line, a comment, says what it shows. When you add one, put its file beside the others: that is all.
+The first line, a comment, is the description. To add one, add its file.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _SUFFIX = ".yaml"
 
 
 class Template(msgspec.Struct, frozen=True, kw_only=True):
-    """A pipeline to begin with."""
+    """A pipeline template."""
 
     name: str
     about: str
@@ -24,18 +24,18 @@ class Template(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def templates() -> list[Template]:
-    """All that there are, by name."""
+    """Return all templates, sorted by name."""
     found = [file for file in files("mainspring").joinpath("templates").iterdir() if file.name.endswith(_SUFFIX)]
     read = (_read(file.name.removesuffix(_SUFFIX), file.read_text("utf-8")) for file in found)
     return sorted(read, key=lambda template: template.name)
 
 
 def find_template(name: str) -> Template:
-    """The one of this name. Raises NotFound."""
+    """Return the template with this name. Raises NotFound."""
     known = {template.name: template for template in templates()}
     if name not in known:
-        hint = did_you_mean(name, known) or f"; there are {', '.join(known)}"
-        raise NotFound(f"there is no template {name!a}{hint}")
+        hint = did_you_mean(name, known) or f"; known: {', '.join(known)}"
+        raise NotFound(f"unknown template {name!a}{hint}")
     return known[name]
 
 

@@ -1,11 +1,11 @@
-"""Certificates by which workers are known, and the authority of the cluster that gives them (SEC-3).
+"""Worker certificates, and the cluster's certificate authority that signs them (SEC-3).
 
-    authority    `ca.crt`, `ca.key`: made once by `mainspring ca init`, given to every server of the cluster
-    worker       its key never leaves its machine; what is signed names it as `mainspring:worker:NAME`
-    server       for those who have no other authority: names of hosts, signed by the same one
+    authority    `ca.crt`, `ca.key`: created once by `mainspring ca init`, installed on every server of the cluster
+    worker       its key never leaves its machine; the certificate names it as `mainspring:worker:NAME`
+    server       for installations without another authority: host names, signed by the same one
 
-All keys are on the curve P-256, which every TLS takes. A certificate of a worker is for clients only, one of a server
-for servers only: neither can pass for the other. Needs the package `cryptography`, which comes with the extra `enrol`.
+All keys are on the curve P-256, supported by every TLS library. A worker's certificate is for clients only, a server's
+for servers only: neither is accepted in place of the other. Needs the package `cryptography` (extra `enrol`).
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ WORKER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 AUTHORITY_CERTIFICATE, AUTHORITY_KEY = "ca.crt", "ca.key"
 AUTHORITY_LIFE = timedelta(days=3650)
 SERVER_LIFE = timedelta(days=397)
-"""Longer ones are not believed by browsers."""
+"""Maximum that browsers accept."""
 SKEW = timedelta(minutes=5)
-"""Certificates begin so much earlier: clocks differ."""
+"""Certificates are backdated by this much to tolerate clock skew."""
 LARGEST_REQUEST_BYTES = 8 * 1024
 _WORKER = "mainspring:worker:"
 _LONGEST_COMMON_NAME = 64
 
 
 class WorkerCertificate(msgspec.Struct, frozen=True, kw_only=True):
-    """What the certificate of a worker says."""
+    """Content of a worker's certificate."""
 
     name: str
     key: str
@@ -53,10 +53,10 @@ class WorkerCertificate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Authority:
-    """The authority that signs the certificates of workers."""
+    """The certificate authority of workers."""
 
     def __init__(self, certificate: Path, key: Path) -> None:
-        """Raises Refused if the files are none, or don't belong together."""
+        """Load the authority. Raises Refused if the files are invalid or don't belong together."""
         with _needed():
             from cryptography.hazmat.primitives.asymmetric import ec
             from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -65,15 +65,15 @@ class Authority:
             self._certificate = load_pem_x509_certificate(certificate.read_bytes())
             found = load_pem_private_key(key.read_bytes(), password=None)
         except (OSError, ValueError, TypeError) as error:
-            raise Refused(f"the authority of workers can't be read: {error}") from error
+            raise Refused(f"can't read the worker authority: {error}") from error
         if not isinstance(found, ec.EllipticCurvePrivateKey) or found.public_key() != self._certificate.public_key():
             raise Refused(f"{key} is not the key of {certificate}")
         self._key = found
 
     def sign_worker(self, request: str, name: str, *, now: datetime, life: timedelta) -> tuple[str, WorkerCertificate]:
-        """A certificate for whoever has the key of a request, under this name: in PEM, and what it says.
+        """Sign a worker's request under this name; return the certificate in PEM, and its content.
 
-        Nothing else that the request says counts. Raises Refused.
+        All other content of the request is ignored. Raises Refused.
         """
         from cryptography import x509
         from cryptography.x509.oid import ExtendedKeyUsageOID
@@ -85,7 +85,7 @@ class Authority:
         return self._sign(builder)
 
     def sign_server(self, key: EllipticCurvePrivateKey, hosts: Sequence[str], *, now: datetime) -> str:
-        """A certificate, in PEM, for a server that is reached under these names and addresses."""
+        """Return a server certificate in PEM for these host names and addresses."""
         from cryptography.x509.oid import ExtendedKeyUsageOID
 
         builder = _builder(
@@ -104,7 +104,7 @@ class Authority:
 
 
 def make_authority(directory: Path, *, now: datetime) -> None:
-    """Make an authority: its certificate, and its key for the owner alone. Raises Refused if there is one."""
+    """Create an authority: its certificate, and its key readable by the owner only. Raises Refused if there is one."""
     with _needed():
         from cryptography import x509
         from cryptography.hazmat.primitives import hashes
@@ -122,21 +122,21 @@ def make_authority(directory: Path, *, now: datetime) -> None:
 
 
 def make_key() -> EllipticCurvePrivateKey:
-    """A new key. Raises Refused if `cryptography` is not here."""
+    """Return a new key. Raises Refused if `cryptography` is not installed."""
     with _needed():
         from cryptography.hazmat.primitives.asymmetric import ec
     return ec.generate_private_key(ec.SECP256R1())
 
 
 def key_text(key: EllipticCurvePrivateKey) -> str:
-    """A key in PEM, not encrypted: the rights of its file protect it."""
+    """Return a key in PEM, unencrypted: the permissions of its file protect it."""
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
 
 
 def make_request(key_pem: str, name: str) -> str:
-    """A request for a certificate, in PEM, signed with the key in `key_pem`: whoever sends it has that key."""
+    """Return a certificate request in PEM, signed with the key in `key_pem` as proof of possession."""
     with _needed():
         from cryptography import x509
         from cryptography.hazmat.primitives import hashes
@@ -149,38 +149,38 @@ def make_request(key_pem: str, name: str) -> str:
 
 
 def read_certificate(pem: str) -> WorkerCertificate:
-    """What the certificate of a worker says. Raises Refused if it is none."""
+    """Return the content of a worker's certificate. Raises Refused if it is invalid."""
     with _needed():
         from cryptography.x509 import load_pem_x509_certificate
     try:
         return _described(load_pem_x509_certificate(pem.encode()))
     except ValueError as error:
-        raise Refused(f"it is no certificate: {error}") from error
+        raise Refused(f"invalid certificate: {error}") from error
 
 
 def read_peer(der: bytes) -> WorkerCertificate:
-    """The same of what came with a connection. Whether it is to be believed is the business of TLS."""
+    """Return the content of a peer's certificate. TLS verifies it."""
     with _needed():
         from cryptography.x509 import load_der_x509_certificate
     try:
         return _described(load_der_x509_certificate(der))
     except ValueError as error:
-        raise Refused(f"it is no certificate: {error}") from error
+        raise Refused(f"invalid certificate: {error}") from error
 
 
 def write_new(path: Path, text: str, mode: int) -> None:
-    """Write a file that is not there yet, with these rights from the beginning. Raises Refused."""
+    """Create a file with this mode; it must not exist. Raises Refused."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     except OSError as error:
-        raise Refused(f"{path} can't be written: {error.strerror}") from error
+        raise Refused(f"can't write {path}: {error.strerror}") from error
     with os.fdopen(descriptor, "w") as file:
         os.fchmod(file.fileno(), mode)
         file.write(text)
 
 
 def check_installed() -> None:
-    """Raises Refused if `cryptography` is not here."""
+    """Raise Refused if `cryptography` is not installed."""
     with _needed():
         import cryptography  # noqa: F401 - only whether it is there
 
@@ -196,7 +196,7 @@ def _described(made: x509.Certificate) -> WorkerCertificate:
 
 
 def _worker_name(made: x509.Certificate) -> str:
-    """The name in it; empty if it is not a worker's."""
+    """Return the worker name in a certificate; empty if there is none."""
     from cryptography import x509
 
     try:
@@ -214,7 +214,7 @@ def _key_hash(made: x509.Certificate) -> str:
 
 
 def _requested_key(text: str) -> object:
-    """The key of a request that was signed with it. Raises Refused."""
+    """Return the key of a request that was signed with it. Raises Refused."""
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.x509 import InvalidVersion, load_pem_x509_csr
@@ -224,7 +224,7 @@ def _requested_key(text: str) -> object:
         key = request.public_key()
         is_signed = request.is_signature_valid
     except (ValueError, UnsupportedAlgorithm, InvalidVersion) as error:
-        raise _fault_of_request(f"is none: {error}") from error
+        raise _fault_of_request(f"is invalid: {error}") from error
     if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
         raise _fault_of_request("must be for a key on the curve P-256")
     if not is_signed:
@@ -254,7 +254,7 @@ def _builder(
 
 
 def _for(builder: x509.CertificateBuilder, purpose: x509.ObjectIdentifier) -> x509.CertificateBuilder:
-    """Of one that signs nothing, and is good for one purpose."""
+    """Restrict a certificate to one purpose: not an authority."""
     from cryptography import x509
 
     return (
@@ -294,10 +294,8 @@ def _host_names(hosts: Sequence[str]) -> list[x509.GeneralName]:
 
 @contextmanager
 def _needed() -> Iterator[None]:
-    """For an import that may be missing."""
+    """Guard an import that may be missing."""
     try:
         yield
     except ImportError as error:
-        raise Refused(
-            "certificates need what comes with the extra enrol\nhint: pip install 'mainspring[enrol]'"
-        ) from error
+        raise Refused("certificates require the extra enrol\nhint: pip install 'mainspring[enrol]'") from error

@@ -1,12 +1,12 @@
-"""The one home of time.
+"""Clocks: the machine's, and the store's as a host knows it.
 
-A host has no wall clock. It has a monotonic one, and the store's word: every answer of the store brings the store's
-time along. `StoreTime` keeps the largest recent difference between the two, which is never ahead of the store (the
-answer took time to arrive), and adds monotonic time to it.
+A host does not use a wall clock. It has a monotonic clock, and every answer of the store carries the store's time.
+`StoreTime` keeps the largest recent difference between the two, which is never ahead of the store (the answer took time
+to arrive), and adds monotonic time to it.
 
     1. `StoreTime.now()` never goes back.
     2. It is never ahead of the store's own clock, as long as the store's clock does not go back.
-    3. Nothing but `MachineClock` asks the operating system what time it is.
+    3. Only `MachineClock` asks the operating system for the time.
 """
 
 from __future__ import annotations
@@ -21,48 +21,48 @@ _REMEMBERED_ANSWERS = 64
 
 
 class Clock(Protocol):
-    """Where a process gets its time from. The simulator has its own."""
+    """Time source of a process. The simulator has its own."""
 
     def monotonic(self) -> float:
-        """Seconds since some moment; never goes back, never jumps."""
+        """Return monotonic seconds: never goes back, never jumps."""
         ...
 
     def wall(self) -> datetime:
-        """What this machine believes the time to be. Only a store (SQLite's adapter) may decide by it."""
+        """Return this machine's wall clock. Only a store (SQLite's adapter) may use it for decisions."""
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Come back after `seconds`."""
+        """Return after `seconds`."""
         ...
 
 
 class MachineClock:
-    """The clock of the machine that we run on."""
+    """The system clock."""
 
     def monotonic(self) -> float:
-        """Seconds on the machine's monotonic clock."""
+        """Return the system's monotonic clock in seconds."""
         return time.monotonic()
 
     def wall(self) -> datetime:
-        """The machine's wall clock, in UTC."""
+        """Return the system's wall clock in UTC."""
         return datetime.now(UTC)
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep without holding anybody up."""
+        """Sleep without blocking the event loop."""
         await asyncio.sleep(seconds)
 
     def pause(self, seconds: float) -> None:
-        """Sleep and hold this thread up: for programs without a loop, such as commands and the client."""
+        """Sleep and block the thread: for programs without an event loop, such as commands and the client."""
         time.sleep(seconds)
 
 
 def cpu_seconds() -> float:
-    """How much CPU time this thread has used: for saying what something costs, never for deciding."""
+    """Return the CPU time of this thread: for measurements, never for decisions."""
     return time.thread_time()
 
 
 class StoreTime:
-    """The store's time as a host knows it: the store's last words plus monotonic time since."""
+    """The store's time, extrapolated with monotonic time."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -72,20 +72,20 @@ class StoreTime:
         self._latest: datetime | None = None
 
     def heard(self, store_time: datetime) -> None:
-        """Take note of the time that came with an answer of the store."""
+        """Record the time in an answer of the store."""
         at = self._clock.monotonic()
         self._differences.append((at, store_time - self._origin - timedelta(seconds=at)))
         self._offset = max(difference for _, difference in self._differences)
 
     def now(self) -> datetime:
-        """The store's time, or a little before it. Needs to have heard of the store once."""
+        """Return the store's time, or slightly earlier. Needs at least one answer of the store."""
         if self._offset is None:
-            raise RuntimeError("the store has not been heard of yet")
+            raise RuntimeError("the store has not answered yet")
         now = self._origin + self._offset + timedelta(seconds=self._clock.monotonic())
         if self._latest is None or now > self._latest:
             self._latest = now
         return self._latest
 
     def silence(self) -> float:
-        """Seconds since the store was last heard of; infinite if it never was."""
+        """Return the seconds since the store's last answer; infinite if there was none."""
         return self._clock.monotonic() - self._differences[-1][0] if self._differences else float("inf")

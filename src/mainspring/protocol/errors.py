@@ -1,11 +1,11 @@
-"""What can go wrong, sorted by what the caller does next.
+"""Errors, grouped by what the caller should do next.
 
-Four families, and nothing is raised that belongs to none of them:
+Every error belongs to one of four families:
 
-    Refused      the request is wrong and stays wrong      fix it, don't repeat it
-    Conflict     the world moved since you looked          look again, then decide again
-    Unavailable  nothing is wrong with the request         repeat it later, with backoff
-    Broken       an invariant does not hold                stop, a person must look
+    Refused      invalid request                           fix it; not retryable
+    Conflict     the state changed in the meantime         fetch the latest state, then decide again
+    Unavailable  the request is fine                       retry later, with backoff
+    Broken       an invariant is violated                  stop; needs investigation
 
 Every class has a stable public `code`. When you add one, list it in docs/reference/errors.md.
 """
@@ -22,7 +22,7 @@ UNKNOWN_JOB = "unknown_job"
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that is wrong with a request: where, and why."""
+    """One thing that is wrong with a request."""
 
     where: str
     """A path into the request, such as `tasks[3].needs[0]`."""
@@ -32,19 +32,19 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MainspringError(Exception):
-    """The root of all errors that Mainspring raises on purpose."""
+    """Base class of all errors that Mainspring raises on purpose."""
 
     code: ClassVar[str] = "error"
     reason: str = ""
-    """What went wrong, as a code, where one class has several reasons that programs or tests tell apart."""
+    """Machine-readable reason, where programs or tests distinguish several within one class."""
     hint: str = ""
-    """What the caller can do about it, where there is more to say than the family does."""
+    """What the caller can do about it, if there is more to say than for the family."""
     problem: msgspec.Struct | None = None
-    """The server's own words (`rest.Problem`), if a client got the error as an answer."""
+    """The server's response (`rest.Problem`), if a client got the error from a server."""
 
 
 class Refused(MainspringError):
-    """The request is wrong and stays wrong: fix it, don't repeat it. Names every fault, not just the first."""
+    """Invalid request (not retryable). Lists every fault, not just the first."""
 
     code = "refused"
 
@@ -56,119 +56,119 @@ class Refused(MainspringError):
 
 
 class Rejected(Refused):
-    """The store refuses the content of a batch (a NUL in a text is enough for PostgreSQL). Nothing was written."""
+    """The store rejects the content of a batch (NUL in a text is enough for PostgreSQL). Nothing was written."""
 
     code = "rejected"
 
 
 class StoreInUse(Refused):
-    """Another process has this SQLite file open. One process at a time may."""
+    """Another process has this SQLite file open. Only one process at a time may."""
 
     code = "store_in_use"
 
 
 class StoreUnfit(Refused):
-    """The store can't be used as it is: a schema from the future, a network file system, a missing privilege."""
+    """The store is unusable: a newer schema, a network file system, a missing privilege."""
 
     code = "store_unfit"
 
 
 class NotFound(Refused):
-    """There is no such thing, or it is not yours to see: the two answers are the same."""
+    """The object does not exist, or is not visible to the caller: the two answers are the same."""
 
     code = "not_found"
 
 
 class Unauthenticated(Refused):
-    """The request does not say who asks, or the token it brings is unknown, expired or revoked."""
+    """The request has no credentials, or its token is unknown, expired or revoked."""
 
     code = "unauthenticated"
 
 
 class Forbidden(Refused):
-    """Whoever asks may not do this."""
+    """The caller lacks the permission."""
 
     code = "forbidden"
 
 
 class TooLarge(Refused):
-    """The request is larger than is allowed."""
+    """The request exceeds a size limit."""
 
     code = "too_large"
 
 
 class InvalidFile(Refused):
-    """A file of the user's can't be read as what it should be: the message quotes the lines."""
+    """A file of the user is invalid: the message quotes the lines."""
 
     code = "invalid_file"
 
 
 class Conflict(MainspringError):
-    """The world moved since you looked: look again, then decide again."""
+    """The state changed in the meantime: fetch the latest state, then decide again."""
 
     code = "conflict"
 
 
 class SchedulerLockError(Conflict):
-    """Another scheduler has this folder. The message says who, and since when."""
+    """Another scheduler uses this folder. The message names it, and since when."""
 
     code = "scheduler_locked"
 
 
 class Fenced(Conflict):
-    """This term is over: somebody else leads the shard, or the store went back in time. Nothing was written."""
+    """The term has ended: another server leads the shard, or the store went back in time. Nothing was written."""
 
     code = "fenced"
 
 
 class KeyReused(Conflict):
-    """The idempotency key was used before, for another body."""
+    """The idempotency key was used before with a different body."""
 
     code = "key_reused"
 
 
 class ClaimExpired(Conflict):
-    """What was claimed was not started in time, or was called back: it comes again under another id, to anybody."""
+    """The claim was not started in time, or was recalled: the task is offered again under another id."""
 
     code = "claim_expired"
 
 
 class AttemptOver(Conflict):
-    """The attempt has ended, or was given up: stop what you do for it. What you said of it changed nothing."""
+    """The attempt has ended, or was given up: abandon it. The report had no effect."""
 
     code = "attempt_over"
 
 
 class NotYours(Conflict):
-    """The attempt is another worker's."""
+    """The attempt belongs to another worker."""
 
     code = "not_yours"
 
 
 class Outdated(Conflict):
-    """Something was changed since the caller looked: the version that they name is not the one that it has."""
+    """Version mismatch: the object was changed since the caller fetched it."""
 
     code = "outdated"
 
 
 class JobMissing(Conflict):
-    """The store does not have a run's job, or has lost it: submit the job again. No run was made."""
+    """A run's job is missing in the store: submit the job again. No run was created."""
 
     code = "job_missing"
 
     def __init__(self, summary: str, jobs: Sequence[str] = ()) -> None:
         super().__init__(summary)
         self.jobs = tuple(jobs)
-        """The ids of all that are missing."""
+        """Ids of the missing jobs."""
 
     @classmethod
     def of(cls, jobs: Sequence[str]) -> JobMissing:
-        """These are missing."""
-        return cls(f"there is no job {', '.join(jobs[:3])}{', ..' if len(jobs) > 3 else ''}: submit it again", jobs)
+        """Return the error for these missing jobs."""
+        return cls(f"unknown job {', '.join(jobs[:3])}{', ..' if len(jobs) > 3 else ''}: submit it again", jobs)
 
 
 class Unavailable(MainspringError):
-    """Nothing is wrong with the request: repeat it later, with backoff."""
+    """The request is fine: retry later, with backoff."""
 
     code = "unavailable"
 
@@ -176,23 +176,23 @@ class Unavailable(MainspringError):
         super().__init__(*words)
         self.reason = reason
         self.retry_after_seconds = retry_after_seconds
-        """When it is worth trying again, if that is known."""
+        """Suggested delay before a retry, if known."""
 
 
 class Overloaded(Unavailable):
-    """More is waiting than may wait. The request was not taken."""
+    """Too many runs wait. The request was not accepted."""
 
     code = "overloaded"
 
 
 class Closed(Unavailable):
-    """The pool takes nothing new at the moment: nobody leads it, or the store can't be reached (HA-5)."""
+    """The pool accepts no new work: it has no leader, or the store is unreachable (HA-5)."""
 
     code = "closed"
 
 
 class NotLeading(Unavailable):
-    """No leader of this shard is here at the moment."""
+    """No leader of this shard is available."""
 
     code = "not_leading"
 
@@ -204,37 +204,37 @@ class NotReady(Unavailable):
 
 
 class Unreachable(Unavailable):
-    """The server could not be reached: it may not run, or the address is wrong."""
+    """The server is unreachable: it is not running, or the address is wrong."""
 
     code = "unreachable"
 
 
 class Broken(MainspringError):
-    """An invariant does not hold: stop, a person must look."""
+    """An invariant is violated: stop; needs investigation."""
 
     code = "broken"
 
 
 class IllegalTransition(Broken):
-    """Somebody asked for a change of state that the table of transitions does not have."""
+    """The transition table does not have the requested transition."""
 
     code = "illegal_transition"
 
 
 class StoreDamaged(Broken):
-    """The file of a store is no database, or not a whole one. The message names it."""
+    """The store's file is not a database, or is incomplete. The message names it."""
 
     code = "store_damaged"
 
 
 class StaleWrite(Broken):
-    """A compare-and-swap found another state than the shard's memory has: the memory must be loaded again."""
+    """A compare-and-swap found another state than the shard's memory: it must be reloaded."""
 
     code = "stale_write"
 
 
 class TaskError(MainspringError):
-    """Raised by a task that knows what kind of failure this is, and so what helps (RTY-1)."""
+    """Raised by a task to set the class of its failure (RTY-1)."""
 
     code = "task_error"
     FAILURES: ClassVar[tuple[str, ...]] = ("transient", "permanent", "resource", "timeout", "rate_limited")
@@ -242,13 +242,13 @@ class TaskError(MainspringError):
     def __init__(self, message: str, *, failure: str = "permanent", retry_after_seconds: float | None = None) -> None:
         super().__init__(message)
         if failure not in self.FAILURES:
-            raise ValueError(f"a failure is one of {', '.join(self.FAILURES)}, not {failure!r}")
+            raise ValueError(f"failure must be one of {', '.join(self.FAILURES)}, not {failure!r}")
         self.failure = failure
         self.retry_after_seconds = retry_after_seconds
-        """Not before that it is worth another try, if the other side said so."""
+        """Minimum delay before a retry, if given by a service."""
 
 
 class ExpressionFailed(MainspringError):
-    """A condition or template could not be evaluated: the text is wrong, or it cost too much. Fails the one task."""
+    """A condition or template could not be evaluated: it is invalid, or too expensive. Fails only that task."""
 
     code = "expression_failed"

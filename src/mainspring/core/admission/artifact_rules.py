@@ -1,4 +1,4 @@
-"""What a task may fetch: artifacts of tasks that are over before it begins, being upstream of it (WRK-11)."""
+"""Validation of fetched artifacts: only from upstream tasks, which have ended before (WRK-11)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NAMES_TO_COMPARE = 1_000
 
 
 def check_fetches(tasks: Sequence[tuple[int, TaskSpec]], graph: Sequence[Sequence[int]], faults: Faults) -> None:
-    """Each task fetches only from tasks upstream of it. `graph` has the places of each task's parents."""
+    """Check that each task fetches only from upstream tasks. `graph` has the indexes of each task's parents."""
     for place, (number, task) in enumerate(tasks):
         fetches = _fetches_of(task.work)
         if not fetches:
@@ -28,19 +28,19 @@ def check_fetches(tasks: Sequence[tuple[int, TaskSpec]], graph: Sequence[Sequenc
 
 
 def _fetches_of(work: msgspec.Raw) -> tuple[str, ...]:
-    """What a work fetches. Most are told to fetch nothing without being read."""
+    """Return the fetch patterns of a work. Most need no decoding."""
     text = bytes(work)
     if b"fetch" not in text and b"\\" not in text:
         return ()
     try:
         found = read_work(text)
     except (msgspec.DecodeError, ValueError):
-        return ()  # The rules of works say what is wrong with it.
+        return ()  # The rules of works report the fault.
     return found.fetch if found is not None else ()
 
 
 def _upstream(place: int, graph: Sequence[Sequence[int]]) -> set[int]:
-    """All that a task waits for, directly or not. A cycle is no reason not to end."""
+    """Return all direct and indirect upstream tasks. Cycles are tolerated."""
     found: set[int] = set()
     waiting = list(graph[place])
     while waiting:
@@ -53,4 +53,4 @@ def _upstream(place: int, graph: Sequence[Sequence[int]]) -> set[int]:
 
 def _say_stranger(name: str, upstream: Collection[str]) -> str:
     hint = did_you_mean(name, upstream) if len(upstream) <= _NAMES_TO_COMPARE else ""
-    return f"names {name[:80]!r}, which is not upstream of the task{hint}"
+    return f"fetches from {name[:80]!r}, which is not upstream of the task{hint}"

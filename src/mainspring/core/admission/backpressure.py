@@ -1,12 +1,12 @@
-"""What becomes of a submission while more waits than should (ADM-6).
+"""Backpressure: load shedding of submissions while too many runs wait (ADM-6).
 
-    runs that wait     P0    P1              P2
-    few                in    in              in
-    shed_half_p2_at    in    in              every second one
-    shed_p2_at         in    in              refused
-    slow_p1_at         in    at a low rate   refused
+    waiting runs       P0          P1           P2
+    few                accepted    accepted     accepted
+    shed_half_p2_at    accepted    accepted     every second one refused
+    shed_p2_at         accepted    accepted     refused
+    slow_p1_at         accepted    throttled    refused
 
-Only what is new is shed. Beats and results of what runs are never: they are not asked about here.
+Only new submissions are shed, never heartbeats and results of running tasks: they don't pass here.
 """
 
 from __future__ import annotations
@@ -21,57 +21,57 @@ from mainspring.core.model.settings import Tuning
 from mainspring.core.model.task import Priority
 
 HALF_SECONDS = 2.0
-"""The next one may be taken: how many wait is looked at about so often."""
+"""Retry-After while half of P2 is shed: the number of waiting runs is refreshed about as often."""
 FULL_SECONDS = 30.0
-"""A queue as long as that is not short again in a moment."""
+"""Retry-After while all of P2 is shed: a queue of that length takes a while to drain."""
 CLOSED_SECONDS = 5.0
-"""A pool has a leader again about so long after its last one died."""
+"""Retry-After without a leader: a pool has a new leader after about this time."""
 
 
 class Fate(StrEnum):
-    """What becomes of it."""
+    """Outcome of a submission."""
 
     ACCEPTED = "accepted"
     SLOWED = "slowed"
-    """Taken if the pool's allowance for it (`slowed_wish`) grants one."""
+    """Accepted if the pool's rate limit (`slowed_wish`) grants it."""
     SHED = "shed"
-    """Refused because too much waits."""
+    """Refused because too many runs wait."""
     CLOSED = "closed"
-    """Refused because the pool takes nothing new now."""
+    """Refused because the pool accepts no new work."""
 
 
 class Verdict(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """What becomes of a submission, and why."""
+    """Outcome of a submission, with the reason."""
 
     fate: Fate
     why: str = ""
     retry_after_seconds: float = 0.0
-    """When it is worth trying again, if it is refused."""
+    """Suggested delay before a retry, if refused."""
 
 
 ACCEPT = Verdict(fate=Fate.ACCEPTED)
 
 
 def decide_fate(priority: Priority, *, pool: str, waiting: int, turn: int, tuning: Tuning, level: Level) -> Verdict:
-    """What becomes of a submission to a pool in which so many runs wait.
+    """Decide on a submission to a pool with `waiting` runs.
 
-    `turn` counts those of P2 that have come while half of them are refused: every second one is taken.
+    `turn` counts the P2 submissions while half of them are refused: every second one is accepted.
     """
     if level.degree in CLOSED:
-        why = f"pool {pool} takes nothing new now: {level.why}"
+        why = f"pool {pool} accepts no new work: {level.why}"
         return Verdict(fate=Fate.CLOSED, why=why, retry_after_seconds=CLOSED_SECONDS)
     if priority is Priority.P2 and waiting >= tuning.shed_p2_at:
-        return _shed(pool, waiting, "no P2 is taken", FULL_SECONDS)
+        return _shed(pool, waiting, "P2 is refused", FULL_SECONDS)
     if priority is Priority.P2 and waiting >= tuning.shed_half_p2_at and turn % 2:
         return _shed(pool, waiting, "every second P2 is refused", HALF_SECONDS)
     if priority is Priority.P1 and waiting >= tuning.slow_p1_at:
-        why = f"{waiting} runs wait in pool {pool}: P1 are taken at {tuning.slowed_p1_per_second} a second"
+        why = f"{waiting} runs wait in pool {pool}: P1 is limited to {tuning.slowed_p1_per_second}/s"
         return Verdict(fate=Fate.SLOWED, why=why)
     return ACCEPT
 
 
 def what_is_shed(waiting: int, tuning: Tuning) -> str:
-    """What is refused or slowed down while so many runs wait; empty: nothing."""
+    """Describe what is refused or throttled; empty: nothing."""
     if waiting >= tuning.slow_p1_at:
         return "P2, and P1 slowed"
     if waiting >= tuning.shed_p2_at:
@@ -80,7 +80,7 @@ def what_is_shed(waiting: int, tuning: Tuning) -> str:
 
 
 def slowed_wish(pool: str, tuning: Tuning) -> Wish:
-    """What a P1 that is slowed down takes from the store first."""
+    """Return the rate request that a throttled P1 submission has to pass first."""
     return Wish(limit=f"slowed:pool:{pool}", most=tuning.slowed_p1_per_second, per_seconds=1.0, wanted=1)
 
 

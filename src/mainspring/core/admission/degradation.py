@@ -1,21 +1,21 @@
-"""How well a pool can be served, and how much new work it is given meanwhile (HA-5).
+"""Degradation levels of a pool, and the rate at which it accepts new work meanwhile (HA-5).
 
-    NORMAL ──slow or deep──> DEGRADED ──nothing of it for 10 s──> NORMAL
+    NORMAL ──slow or deep──> DEGRADED ──clear for 10 s──> NORMAL
     any    ──no leader for 10 s──> PARTIAL   ──a leader──────┐
-    any    ──the store silent for 3 s──> MAJOR ──an answer──┤
-    NORMAL or DEGRADED <──after 30 s── RECOVERY <───────────┘
+    any    ──no answer of the store for 3 s──> MAJOR ─answer─┤
+    NORMAL or DEGRADED <──after 30 s── RECOVERY <────────────┘
 
-| level | why | new work |
+| level | cause | new work |
 |---|---|---|
-| normal | nothing is wrong | all |
+| normal | none | all |
 | degraded | the store is slow, or the queue is deep | at half the usual rates |
-| partial | nobody leads the pool | none; what runs goes on |
-| major | the store can't be reached | none; what runs goes on, and results wait |
-| recovery | it was partial or major until now | from a tenth to all, within 30 s |
+| partial | the pool has no leader | none; running tasks continue |
+| major | the store is unreachable | none; running tasks continue, results wait |
+| recovery | it was partial or major until now | ramped from a tenth to all, within 30 s |
 
-1. Whatever is accepted is accepted for good: a level is about what is still outside.
-2. P0 is taken as ever while anything is (`accepted_part`): it is never shed (ADM-6).
-3. A level ends later than its cause, so that it does not come and go.
+1. Accepted work is never dropped: a level affects new submissions only.
+2. P0 is accepted as long as anything is (`accepted_part`): it is never shed (ADM-6).
+3. A level outlasts its cause, to avoid flapping.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from mainspring.core.model.task import Priority
 MAJOR_AFTER_SECONDS = 3.0
 PARTIAL_AFTER_SECONDS = 10.0
 EASE_SECONDS = 10.0
-"""A pool is degraded for so long after the last sign of it."""
+"""A pool stays degraded for this long after the last symptom."""
 RAMP_SECONDS = 30.0
 RAMP_FROM = 0.1
 DEGRADED_PART = 0.5
 
 
 class Degree(StrEnum):
-    """How bad it is, from the least to the worst."""
+    """Degradation level, from best to worst."""
 
     NORMAL = "normal"
     DEGRADED = "degraded"
@@ -46,41 +46,41 @@ class Degree(StrEnum):
 
 
 CLOSED = frozenset({Degree.PARTIAL, Degree.MAJOR})
-"""Nothing new is taken."""
+"""Levels without new work."""
 _ORDER = {degree: place for place, degree in enumerate(Degree)}
 
 
 class Seen(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """What was observed of a pool."""
+    """Observed state of a pool."""
 
     silent_seconds: float = 0.0
-    """How long the store has not answered."""
+    """Time since the store last answered."""
     leaderless_seconds: float = 0.0
-    """How long the pool has been seen without a leader."""
+    """Time for which the pool had no leader."""
     trouble: str = ""
-    """What slows it down, if something does."""
+    """What slows it down, if anything."""
 
 
 class Level(msgspec.Struct, frozen=True, kw_only=True):
-    """How a pool stands."""
+    """Current level of a pool."""
 
     degree: Degree = Degree.NORMAL
     since: float = 0.0
-    """In seconds of the server's monotonic clock."""
+    """Monotonic time of the server, in seconds."""
     why: str = ""
     accepts: float = 1.0
-    """The part of the usual rates at which new work is taken."""
+    """Fraction of the usual rates at which new work is accepted."""
     troubled_at: float | None = None
-    """When something was last seen that slows it down."""
+    """Time of the last symptom."""
 
     @property
     def severity(self) -> int:
-        """A larger one is worse."""
+        """Larger is worse."""
         return _ORDER[self.degree]
 
 
 def decide_level(before: Level, seen: Seen, at: float) -> Level:
-    """How a pool stands now that this was seen of it, at an instant of the server's monotonic clock."""
+    """Return the new level after this observation, at a monotonic time of the server."""
     troubled_at = at if seen.trouble else before.troubled_at
     degree, why = _decide_degree(before, seen, at)
     since = before.since if degree is before.degree else at
@@ -89,7 +89,7 @@ def decide_level(before: Level, seen: Seen, at: float) -> Level:
 
 
 def accepted_part(level: Level, priority: Priority) -> float:
-    """The part of the usual rates at which runs of a priority are taken."""
+    """Return the fraction of the usual rates for runs of a priority."""
     if priority is Priority.P0 and level.degree not in CLOSED:
         return 1.0
     return level.accepts
@@ -97,9 +97,9 @@ def accepted_part(level: Level, priority: Priority) -> float:
 
 def _decide_degree(before: Level, seen: Seen, at: float) -> tuple[Degree, str]:
     if seen.silent_seconds >= MAJOR_AFTER_SECONDS:
-        return Degree.MAJOR, "the store can't be reached"
+        return Degree.MAJOR, "the store is unreachable"
     if seen.leaderless_seconds >= PARTIAL_AFTER_SECONDS:
-        return Degree.PARTIAL, "nobody leads the pool"
+        return Degree.PARTIAL, "the pool has no leader"
     if before.degree in CLOSED:
         return Degree.RECOVERY, f"until now {before.why}"
     if before.degree is Degree.RECOVERY and at - before.since < RAMP_SECONDS:
@@ -112,7 +112,7 @@ def _decide_degree(before: Level, seen: Seen, at: float) -> tuple[Degree, str]:
 
 
 def _accepted(degree: Degree, seconds: float, *, is_troubled: bool) -> float:
-    """The part of the usual rates that a pool takes which has been at a level for so long."""
+    """Return the accepted fraction of the usual rates after this time at a level."""
     if degree in CLOSED:
         return 0.0
     if degree is Degree.DEGRADED:

@@ -1,4 +1,4 @@
-"""What a job may say of failures (RTY-1, RTY-2): the rules of a retry policy. `validate_submission.py` applies them."""
+"""Validation of retry policies (RTY-1, RTY-2). `validate_submission.py` applies it."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ LONGEST_TEXT = 200
 LARGEST_FACTOR = 100.0
 LARGEST_MEMORY_FACTOR = 16.0
 _LARGEST_EXIT_CODE = 255
-_NO_FACTOR = "says nothing if the policy is linear: the delay is the base times the number of the try"
+_NO_FACTOR = "has no effect with a linear policy: the delay is the base times the attempt number"
 
 
 def check_max_retries(max_retries: int, faults: Faults) -> None:
-    """How often the tasks of one run are tried again, all together."""
+    """Check the retry budget of a run."""
     if not 0 <= max_retries <= MOST_RETRIES:
         faults.add("max_retries", f"must be from 0 to {MOST_RETRIES}")
 
 
 def check_policy(policy: RetryPolicy, where: str, limits: Limits, faults: Faults) -> None:
-    """A policy of a job, or of one of its tasks."""
+    """Check the policy of a job or task."""
     if policy.factor is not None:
         _check_factor(policy.factor, f"{where}.factor", LARGEST_FACTOR, faults)
         if policy.linear:
@@ -46,7 +46,7 @@ def check_policy(policy: RetryPolicy, where: str, limits: Limits, faults: Faults
         if policy.linear and backoff.factor is not None:
             faults.add(f"{where}.classes.{kind}.factor", _NO_FACTOR)
     if len(policy.rules) > MOST_RULES:
-        faults.add(f"{where}.rules", f"there are {len(policy.rules)}, {MOST_RULES} are allowed")
+        faults.add(f"{where}.rules", f"has {len(policy.rules)} entries; the maximum is {MOST_RULES}")
         return
     for number, rule in enumerate(policy.rules):
         _check_rule(rule, f"{where}.rules[{number}]", faults)
@@ -66,11 +66,11 @@ def _check_backoff(backoff: Backoff, where: str, faults: Faults) -> None:
 
 def _check_rule(rule: FailureRule, where: str, faults: Faults) -> None:
     if len(rule.exit_codes) > MOST_NAMES:
-        faults.add(f"{where}.exit_codes", f"there are {len(rule.exit_codes)}, {MOST_NAMES} are allowed")
+        faults.add(f"{where}.exit_codes", f"has {len(rule.exit_codes)} entries; the maximum is {MOST_NAMES}")
     elif any(not 0 <= code <= _LARGEST_EXIT_CODE for code in rule.exit_codes):
         faults.add(f"{where}.exit_codes", f"must be from 0 to {_LARGEST_EXIT_CODE}")
     if len(rule.types) > MOST_NAMES:
-        faults.add(f"{where}.types", f"there are {len(rule.types)}, {MOST_NAMES} are allowed")
+        faults.add(f"{where}.types", f"has {len(rule.types)} entries; the maximum is {MOST_NAMES}")
     elif any(not 0 < len(name) <= LONGEST_TEXT for name in rule.types):
         faults.add(f"{where}.types", f"must be names of 1 to {LONGEST_TEXT} characters")
     if len(rule.contains) > LONGEST_TEXT:

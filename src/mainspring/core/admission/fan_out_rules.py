@@ -1,4 +1,4 @@
-"""The rules of what lets a run grow: `for_each`, `label`, `grows`, `max_fan_out` (DAG-2, DAG-5)."""
+"""Validation of dynamic tasks: `for_each`, `label`, `grows`, `max_fan_out` (DAG-2, DAG-5)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from mainspring.core.model.job import TaskSpec
 
 
 def check_task(task: TaskSpec, number: int, faults: Faults) -> None:
-    """Everything about one task that makes others."""
+    """Check the fields of a task that create other tasks."""
     where = f"tasks[{number}]"
     if task.for_each is None:
         if task.label is not None:
-            faults.add(f"{where}.label", "is for tasks of a fan-out: there is no for_each")
+            faults.add(f"{where}.label", "requires for_each")
         return
     if task.grows:
-        faults.add(f"{where}.grows", "a task with for_each can't add tasks by its output as well")
+        faults.add(f"{where}.grows", "can't be combined with for_each")
     fault = fan_out.fault_in_for_each(task.for_each)
     used = fan_out.output_used(task.for_each)
     if fault is not None:
@@ -28,6 +28,6 @@ def check_task(task: TaskSpec, number: int, faults: Faults) -> None:
 
 
 def check_max_fan_out(limit: int, faults: Faults) -> None:
-    """How many tasks one task may become."""
+    """Check the maximum number of tasks of a fan-out."""
     if not 1 <= limit <= fan_out.MOST_TASKS:
         faults.add("max_fan_out", f"must be from 1 to {fan_out.MOST_TASKS}")

@@ -1,18 +1,18 @@
-"""How much waiting work a shard takes into memory, and whose (DESIGN, "From submission to result").
+"""Intake: how much waiting work a shard takes into memory, and whose (DESIGN, "From submission to result").
 
-Runs wait in the store until there is room for their tasks. For each priority there is a high-water mark of tasks that
-wait in memory, and a tenant may fill only its part of it: the mark divided by the tenants that have intake or work
-waiting in memory at that priority. So a flood, and work that can't run, crowd out nobody else's, and a shard's memory
-stays bounded: what workers hold does not count, but the fleet bounds that.
+Runs wait in the store until there is capacity for their tasks in memory. Each priority has a high-water mark of tasks
+that wait in memory, and a tenant may fill only its share of it: the mark divided by the number of tenants that have
+intake or waiting tasks at that priority. So a flood, or work that can't run, crowds out no other tenant, and a shard's
+memory stays bounded: tasks on workers don't count, they are bounded by the workers.
 
-1. P0 has no mark: whatever waits is wanted.
-2. A tenant that has less in memory than its part, and intake, gets something: in this read, or if more than `chunk`
-   tenants want, once those that have less in memory have got theirs.
-3. Nobody is given more than its part, and nothing is taken back: a run that is begun is adopted whole, so a tenant may
-   exceed its part by one run less a task, and a tenant that comes late finds its part on top of what others filled
-   before it came. With n tenants that came one after another the sum is at most the mark times 1 + 1/2 + ... + 1/n.
-4. The most important priority comes first, and each has a chunk of its own: a trickle of P0 does not stop P2's intake.
-   What runs first is not decided here.
+1. P0 has no mark: all of it is taken.
+2. A tenant below its share that has intake gets some: in this read, or, if more than `chunk` tenants want some, after
+   those with less in memory.
+3. No tenant is given more than its share, and nothing is taken back: a run is adopted whole, so a tenant may exceed its
+   share by one run less a task, and a new tenant gets its share on top of what others filled before. With n tenants
+   that came one after another the sum is at most the mark times 1 + 1/2 + ... + 1/n.
+4. The highest priority comes first, and each has its own chunk: a trickle of P0 does not stop P2's intake. The order
+   of execution is not decided here.
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ from mainspring.core.model.run import Run
 from mainspring.core.model.task import Priority
 
 UNMARKED = frozenset({Priority.P0})
-"""Priorities whose intake is not held back by the memory they fill."""
+"""Priorities without a high-water mark."""
 
 
 class Waiting(msgspec.Struct, frozen=True, order=True):
-    """There is intake of this tenant at this priority."""
+    """A tenant with intake at a priority."""
 
     priority: Priority
     tenant: str
 
 
 class Want(msgspec.Struct, frozen=True):
-    """How much intake of a tenant is wanted."""
+    """Intake to read for a tenant."""
 
     priority: Priority
     tenant: str
     runs: int
-    """At most so many runs, as a run has at least a task: `choose` cuts them to so many tasks."""
+    """Maximum number of runs, as a run has at least one task: `choose` cuts them to that many tasks."""
 
 
 class Filled:
-    """How many tasks of each tenant wait in memory at each priority, or are on their way there."""
+    """Waiting tasks per priority and tenant."""
 
     def __init__(self) -> None:
         self._levels: dict[Priority, dict[str, int]] = {priority: {} for priority in Priority}
 
     def count(self, priority: Priority, tenant: str, by: int) -> None:
-        """So many more, or fewer, tasks of this tenant wait."""
+        """Add to the number of waiting tasks."""
         level = self._levels[priority]
         left = level.get(tenant, 0) + by
         if left:
@@ -61,22 +61,22 @@ class Filled:
             level.pop(tenant, None)
 
     def of(self, priority: Priority, tenant: str) -> int:
-        """How many tasks of a tenant wait."""
+        """Return the number of waiting tasks of a tenant."""
         return self._levels[priority].get(tenant, 0)
 
     def tenants(self, priority: Priority) -> AbstractSet[str]:
-        """Those that have tasks waiting at a priority."""
+        """Return the tenants with waiting tasks at a priority."""
         return self._levels[priority].keys()
 
     def as_counts(self) -> dict[tuple[Priority, str], int]:
-        """The same by priority and tenant."""
+        """Return the counts by priority and tenant."""
         return {
             (priority, tenant): tasks for priority, level in self._levels.items() for tenant, tasks in level.items()
         }
 
 
 def on_their_way(handed: Iterable[Run], adopted: Container[str]) -> Filled:
-    """The tasks of runs that were handed over, and are not adopted yet."""
+    """Count the tasks of runs that were handed over but not adopted yet."""
     found = Filled()
     for run in handed:
         if run.id not in adopted:
@@ -85,13 +85,13 @@ def on_their_way(handed: Iterable[Run], adopted: Container[str]) -> Filled:
 
 
 def decide_wants(waiting: Sequence[Waiting], in_memory: Filled, coming: Filled, mark: int, chunk: int) -> list[Want]:
-    """What to read from intake now: by priority, those with the least in memory first, each tenant at most once.
+    """Decide what to read from intake: by priority, tenants with the least in memory first, each tenant at most once.
 
-    `in_memory` counts the tasks of runs that are adopted which are not over and which no worker holds, those not made
-    yet included; `coming` those on their way there. `mark` is the high-water mark of each priority but P0, `chunk`
-    bounds what is read of each priority at once.
+    `in_memory` counts the tasks of adopted runs that have not ended and are on no worker, including tasks not created
+    yet; `coming` those handed over but not adopted. `mark` is the high-water mark of each priority but P0, `chunk`
+    bounds what is read per priority at once.
 
-    P0 waits for this: it costs nothing for tenants in memory that want no more, of which there may be thousands.
+    P0 waits for this: it costs nothing for tenants in memory without intake, of which there may be thousands.
     """
     wants: list[Want] = []
     for priority in Priority:
@@ -109,16 +109,16 @@ def decide_wants(waiting: Sequence[Waiting], in_memory: Filled, coming: Filled, 
 
 
 def _count(priority: Priority, tenants: set[str], in_memory: Filled, coming: Filled) -> int:
-    """How many tenants want something at a priority, or have it in memory, or are to have it there."""
+    """Return the number of tenants with intake or tasks at a priority."""
     there = in_memory.tenants(priority)
     return len(there) + sum(tenant not in there for tenant in tenants | coming.tenants(priority))
 
 
 def choose(runs: Sequence[Run], wants: Sequence[Want]) -> list[Run]:
-    """Of the runs that were read, in their order, those whose tasks there is room for.
+    """Select, in order, the runs whose tasks fit.
 
-    A tenant's first run is always taken, whole, however large it is, and the next one while there is room left. What is
-    not chosen stays in intake, and none of that tenant's later runs overtakes it.
+    A tenant's first run is always taken, whole, however large it is, and further runs while there is capacity left.
+    Other runs stay in intake, and no later run of the tenant overtakes them.
     """
     room = {(want.priority, want.tenant): want.runs for want in wants}
     chosen: list[Run] = []

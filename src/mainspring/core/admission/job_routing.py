@@ -1,7 +1,7 @@
-"""Where the runs of a job go, and whether they may be submitted at all (ADM-1, ADM-3, ADM-8).
+"""Routing: the pool of a job's runs, and whether they may be submitted at all (ADM-1, ADM-3, ADM-8).
 
-Asked when a job is submitted, for each run, when a schedule is kept and when it fires: the answer may be another each
-time, as pools, policies and grants change.
+Evaluated when a job is submitted, for each run, and when a schedule is saved or fires: the result changes with pools,
+policies and grants.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _POOLS_NAMED = 10
 
 
 class JobNeeds(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """What decides where the runs of a job go."""
+    """Properties of a job that decide its route."""
 
     pool: str | None = None
     labels: Mapping[str, str] = {}
     largest: Resources = DEFAULT_RESOURCES
-    """The most of each resource that any of its tasks asks for."""
+    """Maximum of each resource over its tasks."""
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a run goes, or why it can't go anywhere."""
+    """Pool of a run, or why there is none."""
 
     pool: str
     faults: tuple[Fault, ...] = ()
@@ -51,23 +51,23 @@ class _Needing(msgspec.Struct, frozen=True):
 
 
 def needs_of(job: JobRow) -> JobNeeds:
-    """What a stored job needs. Of its tasks nothing but their resources is read."""
+    """Return the requirements of a stored job. Only the resources of its tasks are decoded."""
     read = msgspec.json.decode(job.definition, type=_Needing)
     return JobNeeds(pool=read.pool, labels=read.labels, largest=_largest(task.resources for task in read.tasks))
 
 
 def needs_of_spec(spec: JobSpec) -> JobNeeds:
-    """What a job needs."""
+    """Return the requirements of a job."""
     return JobNeeds(pool=spec.pool, labels=spec.labels, largest=_largest(task.resources for task in spec.tasks))
 
 
 def place_run(needs: JobNeeds, usual: str, rules: AllRules, known: Collection[str] | None = None) -> Place:
-    """Where a run of a job goes, if the server sends runs to `usual`.
+    """Return the route of a run; `usual` is the server's default pool.
 
-    `known` are the pools that there are; None: the job was asked about that before.
+    `known` are the existing pools; None: already checked.
     """
     if needs.pool is not None and known is not None and needs.pool not in known:
-        why = f"there is no pool {needs.pool[:200]!a}{did_you_mean(needs.pool, known)}"
+        why = f"unknown pool {needs.pool[:200]!a}{did_you_mean(needs.pool, known)}"
         return Place(pool=usual, faults=(Fault(where="pool", why=why),))
     chosen = choose_pool(needs.pool, usual, needs.labels, rules.pools, rules.policies)
     if isinstance(chosen, Policy):
@@ -81,7 +81,7 @@ def place_run(needs: JobNeeds, usual: str, rules: AllRules, known: Collection[st
 
 
 def check_job_place(spec: JobSpec, usual: str, rules: AllRules, known: Collection[str]) -> list[Fault]:
-    """What is wrong with a job that is submitted: no pool may have it, or some tasks are too large for its pool."""
+    """Return the faults of a submitted job: no pool allowed by policy, or tasks too large for its pool."""
     needs = needs_of_spec(spec)
     place = place_run(needs, usual, rules, known)
     most = _most_in(place.pool, rules)
@@ -97,7 +97,7 @@ def check_job_place(spec: JobSpec, usual: str, rules: AllRules, known: Collectio
 def p0_fault(
     priority: Priority | None, tenant: str, rules: AllRules | SharingRules, now: datetime, *, needed: bool
 ) -> str | None:
-    """Why a tenant may not ask for a priority (ADM-3); None if it may. `needed`: P0 needs a grant here."""
+    """Return why a tenant may not use a priority (ADM-3), or None. `needed`: P0 requires a grant."""
     if priority is not Priority.P0 or not needed or rules.granted_p0(tenant, now):
         return None
     return (
@@ -116,14 +116,14 @@ def _most_in(pool: str, rules: AllRules) -> Resources | None:
 
 
 def _say_none(policy: Policy, needs: JobNeeds, pools: Collection[PoolRow]) -> str:
-    """Why no pool will do: the policy, what it requires, and what there is."""
+    """Explain why no pool qualifies: the policy, its requirements, and the pools."""
     label = f"{policy.label}={needs.labels[policy.label]}"
-    where = f"pool {needs.pool}, which the job names, is none" if needs.pool is not None else "there is none"
+    where = f"pool {needs.pool} does not qualify" if needs.pool is not None else "no pool qualifies"
     there = [f"{pool.name} ({_say_labels(pool.labels)})" for pool in pools]
     more = [f"and {len(there) - _POOLS_NAMED} more"] if len(there) > _POOLS_NAMED else []
-    listed = ", ".join(there[:_POOLS_NAMED] + more) or "none is described"
+    listed = ", ".join(there[:_POOLS_NAMED] + more) or "none"
     required = _say_labels(policy.requires)
-    return f"policy {policy.name} keeps jobs with the label {label} in pools with {required}: {where}; pools: {listed}"
+    return f"policy {policy.name} restricts jobs labeled {label} to pools with {required}: {where}; pools: {listed}"
 
 
 def _say_labels(document: str) -> str:

@@ -1,4 +1,4 @@
-"""The rules of where tasks run and what they are counted by: preferences, neighbours, groups, pool (PLC-3, PLC-12)."""
+"""Validation of placement fields: preferences, affinity, groups, pool (PLC-3, PLC-12)."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ MOST_NEIGHBOURS = 16
 MOST_GROUPS = 8
 _NAMES_TO_COMPARE = 500
 _MOST_STEPS = 2_000_000
-"""Edges that are looked at for tasks that are to be near what comes after them. A job that has more of them is taken as
-it is: such a task would wait for nobody, and mean nothing."""
+"""Maximum number of edges examined to find affinity to a downstream task. In a larger job such a rule is accepted: it
+has no effect, since no task would wait for it."""
 
 
 def check_header(spec: JobSpec, faults: Faults) -> None:
-    """What a job says besides its tasks."""
+    """Check the placement fields of a job."""
     if spec.pool is not None:
         validate_job.check_name(spec.pool, "pool", faults)
     _check_groups(spec.groups, "groups", faults)
 
 
 def check_task(task: TaskSpec, number: int, faults: Faults) -> None:
-    """What can be seen of one task without the others. Most say nothing of this."""
+    """Check the placement fields of one task. Most have none."""
     where = f"tasks[{number}]"
     if task.prefer:
         validate_job.check_labels(task.prefer, f"{where}.prefer", faults)
@@ -38,9 +38,9 @@ def check_task(task: TaskSpec, number: int, faults: Faults) -> None:
 def check_neighbours(
     tasks: Sequence[tuple[int, TaskSpec]], known: Collection[str], graph: Sequence[Sequence[int]], faults: Faults
 ) -> None:
-    """A task is near or apart from tasks of its run, and near none that comes after it.
+    """Check that affinity rules name tasks of the run, and no affinity names a downstream task.
 
-    `known` has the names of all, `graph` what each of `tasks` needs, by places among them.
+    `known` has the names of all tasks, `graph` the parents of each of `tasks`, as indexes.
     """
     place_of = {task.name: place for place, (_, task) in enumerate(tasks)}
     steps = 0
@@ -51,39 +51,39 @@ def check_neighbours(
         for index, name in enumerate(task.near):
             where = f"tasks[{number}].near[{index}]"
             if name == task.name:
-                faults.add(where, "a task can't be near itself")
+                faults.add(where, "a task can't have affinity to itself")
             elif name in place_of and steps < _MOST_STEPS:
                 comes_after, looked_at = _needs(graph, place_of[name], place)
                 steps += looked_at
                 if comes_after:
-                    faults.add(where, f"{name} needs {task.name}: it can't have started before")
+                    faults.add(where, f"{name} depends on {task.name}, so it can't start before it")
 
 
 def _check_names(names: Sequence[str], known: Collection[str], where: str, faults: Faults) -> None:
     if len(names) > MOST_NEIGHBOURS:
-        faults.add(where, f"there are {len(names)}, {MOST_NEIGHBOURS} are allowed")
+        faults.add(where, f"has {len(names)} entries; the maximum is {MOST_NEIGHBOURS}")
         return
     for index, name in enumerate(names):
         if name in names[:index]:
-            faults.add(f"{where}[{index}]", f"{name} is named twice")
+            faults.add(f"{where}[{index}]", f"duplicate task {name}")
         elif name not in known:
             hint = did_you_mean(name, known) if len(known) <= _NAMES_TO_COMPARE else ""
-            faults.add(f"{where}[{index}]", f"there is no task {name[:60]!a}{hint}")
+            faults.add(f"{where}[{index}]", f"unknown task {name[:60]!a}{hint}")
 
 
 def _check_groups(groups: Sequence[str], where: str, faults: Faults) -> None:
     if len(groups) > MOST_GROUPS:
-        faults.add(where, f"there are {len(groups)}, {MOST_GROUPS} are allowed")
+        faults.add(where, f"has {len(groups)} entries; the maximum is {MOST_GROUPS}")
         return
     for index, group in enumerate(groups):
         if group in groups[:index]:
-            faults.add(f"{where}[{index}]", f"{group} is named twice")
+            faults.add(f"{where}[{index}]", f"duplicate group {group}")
         else:
             validate_job.check_name(group, f"{where}[{index}]", faults)
 
 
 def _needs(graph: Sequence[Sequence[int]], task: int, other: int) -> tuple[bool, int]:
-    """Whether a task needs another one, directly or not; and how many edges were looked at."""
+    """Return whether a task depends on another one, directly or not, and the number of edges examined."""
     seen, waiting, steps = {task}, [task], 0
     while waiting:
         for parent in graph[waiting.pop()]:

@@ -1,9 +1,9 @@
-"""Who was told to come back when, so that whoever waits as told is let in (ADM-4).
+"""Retry-After slots: clients that come back at the assigned time are admitted first (ADM-4).
 
-1. Everything that was taken from a limit counts for one period. Whoever is told to come after that, and after those who
-   were told before them, at the pace of the limit, finds one that is free.
-2. Whoever comes too early is told the same time again: to ask often makes nobody's wait longer.
-3. Whoever comes as told goes before those who were told nothing yet. Whoever does not come loses the place.
+1. Every request admitted by a limit counts for one period. A client assigned a slot after that, and after all earlier
+   slots, at the rate of the limit, finds capacity.
+2. A client that comes too early gets the same slot again: frequent polling delays nobody.
+3. A client that comes on time goes before clients without a slot. A client that does not come loses its slot.
 
 Instants are seconds of one server's monotonic clock.
 """
@@ -11,40 +11,42 @@ Instants are seconds of one server's monotonic clock.
 from __future__ import annotations
 
 HELD_SECONDS = 0.5
-"""Whoever comes as told and finds nothing is kept for up to so long, if one is free by then."""
+"""A client that comes on time without finding capacity is held this long at most, if capacity is free by then."""
 LATE_SECONDS = 1.25 + HELD_SECONDS
-"""A place is kept for so long: whole seconds are told, rounded up, and whoever comes then may be kept for a moment."""
+"""Validity of a slot: Retry-After is in whole seconds, rounded up, and the client may then be held for a moment."""
 LONGEST_WAIT_SECONDS = 60.0
-"""Nobody is told to wait for longer. If so many wait, not all of them can be let in then."""
+"""Maximum Retry-After. With more clients, not all of them can be admitted by then."""
 PROMISED_PART = 0.9
-"""Of the pace of a limit: those who come on whole seconds come many at once, and never quite a period apart."""
+"""Fraction of a limit's rate that is assigned: clients come in bursts on whole seconds, and not exactly a period
+apart."""
 _MOST_PLACES = 10_000
 
 
 class WaitingLine:
-    """Those who wait for one limit, on one server."""
+    """Slots of one limit, on one server."""
 
     def __init__(self) -> None:
         self._told: dict[str, float] = {}
         self._end = 0.0
-        """The latest time that anybody was told."""
+        """The latest assigned slot."""
 
     def __len__(self) -> int:
         return len(self._told)
 
     def stands_before(self, who: str, now: float) -> bool:
-        """Whether others were told to come before whoever comes now."""
+        """Return whether other clients have a slot before this one."""
         self._forget_late(now)
         told = self._told.get(who)
         return bool(self._told) and (told is None or told > now)
 
     def is_due(self, who: str, now: float) -> bool:
-        """Whether somebody comes as told."""
+        """Return whether a client comes at its slot."""
         told = self._told.get(who)
         return told is not None and told <= now
 
     def tell(self, who: str, now: float, *, soonest: float, gap: float, period: float) -> float:
-        """When to come again. One is free at `soonest`, all are in a period, and then one more after each `gap`."""
+        """Assign a slot. Capacity is free at `soonest`, all of it after a period, and then one more after each
+        `gap`."""
         self._forget_late(now)
         told = self._told.get(who)
         if told is not None and told > now:
@@ -59,11 +61,11 @@ class WaitingLine:
         return told
 
     def leave(self, who: str) -> None:
-        """Somebody is let in."""
+        """Release the slot of an admitted client."""
         self._told.pop(who, None)
 
     def _forget_late(self, now: float) -> None:
-        """Those who have not come. They are in about the order of their times: the first tells of the others."""
+        """Drop expired slots. They are ordered by time approximately, so the first one decides."""
         while self._told:
             who = next(iter(self._told))
             if self._told[who] + LATE_SECONDS >= now:

@@ -1,7 +1,7 @@
-"""The rules of a job, one by one (ADM-1, SEC-6). `core/admission/validate_submission.py` applies them.
+"""Validation rules of a job, one by one (ADM-1, SEC-6). `core/admission/validate_submission.py` applies them.
 
-Each looks at one thing and names what is wrong with it; none stops at the first fault. The bounds of what is absurd are
-here, those that depend on the tenant, the pool and the installation are in `Limits`.
+Each rule checks one thing and reports its fault; none stops at the first fault. Absolute limits are here; those of the
+tenant, the pool and the installation are in `Limits`.
 """
 
 from __future__ import annotations
@@ -31,35 +31,35 @@ MOST_ATTEMPTS = 5
 LONGEST_DELAY_SECONDS = 7 * 86_400.0
 LONGEST_TIMEOUT_SECONDS = 366 * 86_400.0
 MOST_CONDITIONS = 64
-"""Conditional edges that lead to one task: the shard evaluates them all at one moment, a millisecond each at worst."""
+"""Conditional edges into one task: the shard evaluates them all at once, a millisecond each at worst."""
 MOST_DIFFERENT_CONDITIONS = 20_000
-"""In one job. Each costs 10 to 20 µs to look at."""
+"""Per job. Each costs 10 to 20 µs to check."""
 ABSURD = Resources(cpu_millis=10_000_000, memory_bytes=2**50, gpus=10_000, disk_bytes=2**60)
-"""10,000 cores, a pebibyte of memory, 10,000 devices, an exbibyte of disk: no machine has more, only mistakes do."""
+"""10,000 cores, a pebibyte of memory, 10,000 GPUs, an exbibyte of disk: a larger request is a mistake."""
 
 _NAMES_TO_COMPARE = 500
-"""Among more names than that, "did you mean" would take longer than the rest."""
+"""With more names, computing a suggestion would take longer than the validation."""
 _NAMED_CYCLES = 5
 _NAMED_ENDS_OF_CYCLE = 10
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one tenant may submit here."""
+    """Limits of one tenant's submissions."""
 
     max_body_bytes: int = 64 * 1024 * 1024
     max_tasks: int = 250_000
     max_edges: int = 1_000_000
     max_payload_bytes: int = 256 * 1024
-    """Of the `work` of a task, and of the parameters of a run, each as JSON."""
+    """Of a task's `work`, and of a run's parameters, as JSON."""
     max_resources: Resources | None = None
-    """The tenant's limit for one task."""
+    """The tenant's limit per task."""
     pool_max: Resources | None = None
-    """The most that one task may ask for in the pool, if that is declared."""
+    """The pool's maximum per task, if declared."""
     max_start_ahead_seconds: float = 366 * 86_400.0
 
 
 class Faults:
-    """Collects faults: the first hundred in full, the others as a number."""
+    """Collects faults: the first hundred in full, the rest as a count."""
 
     MOST = 100
     LONGEST_PATH = 160
@@ -69,7 +69,7 @@ class Faults:
         self.unnamed = 0
 
     def add(self, where: str, why: str) -> None:
-        """Take note of a fault."""
+        """Add a fault."""
         if len(self.named) < self.MOST:
             if len(where) > self.LONGEST_PATH:
                 where = f"{where[: self.LONGEST_PATH // 2]}…{where[-self.LONGEST_PATH // 2 :]}"
@@ -78,45 +78,47 @@ class Faults:
             self.unnamed += 1
 
     def extend(self, faults: Sequence[Fault]) -> None:
-        """Take note of several."""
+        """Add several faults."""
         for fault in faults:
             self.add(fault.where, fault.why)
 
     def total(self) -> int:
-        """How many there are."""
+        """Return the number of faults."""
         return len(self.named) + self.unnamed
 
     def full(self) -> bool:
-        """Whether further ones are only counted."""
+        """Return whether further faults are only counted."""
         return len(self.named) >= self.MOST
 
     def all(self) -> list[Fault]:
-        """Those that are named, and if there are more a last one that says how many."""
+        """Return the collected faults, with a last one for the rest."""
         if not self.unnamed:
             return self.named
-        return [*self.named, Fault(where="body", why=f"and at least {self.unnamed} more faults")]
+        return [*self.named, Fault(where="body", why=f"at least {self.unnamed} more faults")]
 
 
 def check_name(name: str, where: str, faults: Faults) -> None:
-    """A name of a job, task, tenant or zone."""
+    """Check the name of a job, task, tenant or zone."""
     if not NAME.fullmatch(name):
-        faults.add(where, f"{_quote(name)} is no name: 1 to 128 of a to z, 0 to 9, dot, hyphen and underscore")
+        faults.add(
+            where, f"{_quote(name)} is not a valid name: use 1 to 128 of a to z, 0 to 9, dot, hyphen and underscore"
+        )
 
 
 def check_seconds(value: float, where: str, faults: Faults, *, longest: float, zero: bool = False) -> None:
-    """A length of time. What is not a number is no such length either."""
+    """Check a duration. NaN is invalid."""
     if not (0 < value <= longest or (zero and value == 0)):
         start = "0" if zero else "more than 0"
         faults.add(where, f"must be from {start} to {longest:.0f} seconds, not {value:g}")
 
 
 def check_about(labels: dict[str, str], description: str, faults: Faults) -> None:
-    """What a job says of itself to people."""
+    """Check the labels and description of a job."""
     if len(labels) > MOST_LABELS:
-        faults.add("labels", f"there are {len(labels)}, {MOST_LABELS} are allowed")
+        faults.add("labels", f"has {len(labels)} entries; the maximum is {MOST_LABELS}")
     for name, value in list(labels.items())[:MOST_LABELS]:
         if not JOB_LABEL.fullmatch(name):
-            why = f"{_quote(name)} is no label: 1 to {LONGEST_LABEL_OF_JOB} letters, digits, dots, hyphens, slashes"
+            why = f"{_quote(name)} is not a label: use 1 to {LONGEST_LABEL_OF_JOB} letters, digits, . - and /"
             faults.add("labels", why)
         elif not 1 <= len(value) <= LONGEST_LABEL_OF_JOB:
             faults.add(strict_json.path_to("labels", name), f"must have 1 to {LONGEST_LABEL_OF_JOB} characters")
@@ -125,20 +127,20 @@ def check_about(labels: dict[str, str], description: str, faults: Faults) -> Non
 
 
 def check_labels(labels: dict[str, str], where: str, faults: Faults) -> None:
-    """Labels of workers and pools, or that something must have."""
+    """Check the labels of workers and pools, or required labels."""
     if len(labels) > MOST_LABELS:
-        faults.add(where, f"there are {len(labels)}, {MOST_LABELS} are allowed")
+        faults.add(where, f"has {len(labels)} entries; the maximum is {MOST_LABELS}")
         return
     for key, value in labels.items():
         if not LABEL.fullmatch(key) or not LABEL.fullmatch(value):
             faults.add(
                 strict_json.path_to(where, key),
-                f"{_quote(key)}: {_quote(value)} is no label: both sides are 1 to 128 letters, digits, . _ - and /",
+                f"{_quote(key)}: {_quote(value)} is not a label: use 1 to 128 letters, digits, . _ - and /",
             )
 
 
 def check_params(params: str, limits: Limits, faults: Faults) -> None:
-    """The parameters of a run, as JSON: an object that is not too large."""
+    """Check the parameters of a run: a JSON object within the size limit."""
     found = strict_json.faults_in(params, "params", max_bytes=limits.max_payload_bytes)
     faults.extend(found)
     if not found and not params.lstrip().startswith("{"):
@@ -146,10 +148,7 @@ def check_params(params: str, limits: Limits, faults: Faults) -> None:
 
 
 def check_task(task: TaskSpec, number: int, limits: Limits, faults: Faults) -> None:
-    """Everything about one task that can be seen without the others, but its work and its conditions.
-
-    A path is made only where there is a fault: most tasks have none.
-    """
+    """Check one task, except its edges, work and conditions. Paths are built only for faults."""
     where = f"tasks[{number}]"
     if not NAME.fullmatch(task.name):
         check_name(task.name, f"{where}.name", faults)
@@ -171,7 +170,7 @@ def check_task(task: TaskSpec, number: int, limits: Limits, faults: Faults) -> N
 
 
 def _check_limits(task: TaskSpec, where: str, faults: Faults) -> None:
-    """How long a task may take (LIV-2, LIV-4). What is not said is None."""
+    """Check the time limits of a task (LIV-2, LIV-4)."""
     for name in ("timeout_seconds", "soft_timeout_seconds", "stall_seconds", "expected_seconds"):
         seconds: float | None = getattr(task, name)
         if seconds is not None and not 0 < seconds <= LONGEST_TIMEOUT_SECONDS:
@@ -182,7 +181,7 @@ def _check_limits(task: TaskSpec, where: str, faults: Faults) -> None:
 
 
 def is_sane(resources: Resources, limits: Limits) -> bool:
-    """Whether nothing is wrong with an amount: the usual case, and quick."""
+    """Return whether a request is within all limits: the common case, and fast."""
     return (
         not resources.is_negative()
         and resources.fits(ABSURD)
@@ -192,9 +191,10 @@ def is_sane(resources: Resources, limits: Limits) -> bool:
 
 
 def check_edges(tasks: Sequence[tuple[int, TaskSpec]], known: set[str], faults: Faults) -> list[list[int]]:
-    """Every edge leads from a known other task, once. Returns the graph by places in `tasks`, without bad edges.
+    """Check that every edge leads from another known task, once. Return the graph as indexes into `tasks`, without bad
+    edges.
 
-    `tasks` come with their number in the job, and `known` has the names of all, also of those that could not be read.
+    `tasks` come with their number in the job; `known` has the names of all, including undecodable ones.
     """
     place_of: dict[str, int] = {}
     for place, (_, task) in enumerate(tasks):
@@ -214,14 +214,14 @@ def check_edges(tasks: Sequence[tuple[int, TaskSpec]], known: set[str], faults: 
 
 
 def check_conditions(tasks: Sequence[tuple[int, TaskSpec]], faults: Faults) -> None:
-    """Every condition can be read and uses what it may. Each is looked at once, however many edges have it."""
+    """Check that every condition parses and uses only allowed names. Each distinct condition is checked once."""
     readable: dict[tuple[str, frozenset[str]], str | None] = {}
     for number, task in tasks:
         conditions: list[tuple[int | None, str]] = [
             (index, edge.when) for index, edge in enumerate(task.needs) if edge.when is not None
         ]
         if len(conditions) > MOST_CONDITIONS:
-            faults.add(f"tasks[{number}].needs", f"has {len(conditions)} conditions, {MOST_CONDITIONS} are allowed")
+            faults.add(f"tasks[{number}].needs", f"has {len(conditions)} conditions; the maximum is {MOST_CONDITIONS}")
             continue
         if task.when is not None:
             conditions.append((None, task.when))
@@ -229,7 +229,7 @@ def check_conditions(tasks: Sequence[tuple[int, TaskSpec]], faults: Faults) -> N
             names = expressions.WHEN_NAMES if index is None else expressions.CONDITION_NAMES
             if (when, names) not in readable:
                 if len(readable) >= MOST_DIFFERENT_CONDITIONS:
-                    faults.add("tasks", f"have more than {MOST_DIFFERENT_CONDITIONS} different conditions")
+                    faults.add("tasks", f"have more than {MOST_DIFFERENT_CONDITIONS} distinct conditions")
                     return
                 readable[when, names] = expressions.check(when, names)
             fault = readable[when, names]
@@ -238,9 +238,9 @@ def check_conditions(tasks: Sequence[tuple[int, TaskSpec]], faults: Faults) -> N
 
 
 def check_when(task: TaskSpec, number: int, needed: Collection[str], faults: Faults) -> None:
-    """A task's own condition asks only about what the task needs."""
+    """Check that a task's own condition uses only its upstream tasks."""
     if task.when is None or len(task.when) > LONGEST_EXPRESSION:
-        return  # What is too long, `check_conditions` finds.
+        return  # Reported by `check_conditions`.
     for used in sorted(keys_of(task.when, "outputs") or ()):
         if used in needed:
             continue
@@ -251,7 +251,7 @@ def check_when(task: TaskSpec, number: int, needed: Collection[str], faults: Fau
 
 
 def check_cycles(tasks: Sequence[tuple[int, TaskSpec]], graph: list[list[int]], faults: Faults) -> None:
-    """Name the cycles that there are, as `a → b → a`; a few of them, as one mistake can make many."""
+    """Report cycles as `a → b → a`; a few of them, as one mistake can create many."""
     for _ in range(_NAMED_CYCLES):
         cycle = find_cycle(graph)
         if not cycle:
@@ -262,13 +262,13 @@ def check_cycles(tasks: Sequence[tuple[int, TaskSpec]], graph: list[list[int]], 
         if len(names) > 2 * _NAMED_ENDS_OF_CYCLE:
             left_out = f"({len(names) - 2 * _NAMED_ENDS_OF_CYCLE} more)"
             names = [*names[:_NAMED_ENDS_OF_CYCLE], left_out, *names[-_NAMED_ENDS_OF_CYCLE:]]
-        faults.add(f"tasks[{tasks[cycle[0]][0]}].needs", f"there is a cycle: {' → '.join([*names, names[0]])}")
+        faults.add(f"tasks[{tasks[cycle[0]][0]}].needs", f"cycle: {' → '.join([*names, names[0]])}")
         for place in cycle:
             graph[place] = []
 
 
 class WorkRule:
-    """What a worker is to do can be done, as far as can be seen here. Each text is looked at once."""
+    """Validates the `work` of tasks. Each distinct text is checked once."""
 
     def __init__(self, limits: Limits, faults: Faults) -> None:
         self._limits = limits
@@ -277,10 +277,10 @@ class WorkRule:
         self._templates: dict[str, str | None] = {}
 
     def check(self, raw: msgspec.Raw, number: int) -> None:
-        """The work of a task, of which nothing is known: that everybody can take it as JSON, and what it says."""
+        """Check raw work: strict JSON, and its content."""
         text, where = bytes(raw), f"tasks[{number}].work"
         if text in self._good or len(text) > self._limits.max_payload_bytes:
-            return  # What is too large, `check_task` finds.
+            return  # Reported by `check_task`.
         try:
             found = [] if strict_json.is_clean(text) else strict_json.Reader().read(text.decode(), where)[1]
         except UnicodeDecodeError:
@@ -290,7 +290,7 @@ class WorkRule:
             self.check_content(raw, number)
 
     def check_content(self, raw: msgspec.Raw, number: int) -> None:
-        """The work of a task that is JSON as it should be: what it says."""
+        """Check the content of work that is strict JSON."""
         text = bytes(raw)
         if text in self._good or self._faults.full():
             return
@@ -301,20 +301,20 @@ class WorkRule:
 
 
 def check_resources(resources: Resources, where: str, limits: Limits, faults: Faults) -> None:
-    """Name each amount that is negative, absurd, or more than the tenant or the pool has."""
+    """Report each amount that is negative, implausible, or above the tenant's or the pool's limit."""
     for name in NAMES:
         amount: int = getattr(resources, name)
         if amount < 0:
             faults.add(f"{where}.{name}", f"is negative: {_shorten_number(amount)}")
         elif amount > (most := getattr(ABSURD, name)):
-            faults.add(f"{where}.{name}", f"is absurd: {_shorten_number(amount)}, the most that is taken is {most}")
+            faults.add(f"{where}.{name}", f"is implausible: {_shorten_number(amount)}; the maximum is {most}")
         elif limits.max_resources is not None and amount > (most := getattr(limits.max_resources, name)):
             faults.add(
-                f"{where}.{name}", f"is {say_amount(name, amount)}, the tenant's limit is {say_amount(name, most)}"
+                f"{where}.{name}", f"is {say_amount(name, amount)}; the tenant's limit is {say_amount(name, most)}"
             )
         elif limits.pool_max is not None and amount > (most := getattr(limits.pool_max, name)):
             faults.add(
-                f"{where}.{name}", f"is {say_amount(name, amount)}, the pool takes at most {say_amount(name, most)}"
+                f"{where}.{name}", f"is {say_amount(name, amount)}; the pool's limit is {say_amount(name, most)}"
             )
 
 
@@ -322,8 +322,8 @@ def _say_bad_edge(name: str, of: str, parents: dict[str, None], near: set[str]) 
     if name == of:
         return "a task can't need itself"
     if name in parents:
-        return f"{name} is named twice"
-    return f"there is no task {_quote(name)}{did_you_mean(name, near)}"
+        return f"duplicate task {name}"
+    return f"unknown task {_quote(name)}{did_you_mean(name, near)}"
 
 
 def _quote(text: str) -> str:

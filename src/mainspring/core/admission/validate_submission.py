@@ -1,14 +1,14 @@
-"""What may come in: a submission is validated whole, and the answer names every fault (ADM-1, SEC-6).
+"""Validation of submissions: a submission is validated as a whole, and every fault is reported (ADM-1, SEC-6).
 
-    bytes ── decode_job ──► JobSpec        from outside: JSON that may be anything
-    JobSpec ── check_job ──► faults        from inside: built by code of ours
-    parameters and so on ── check_run ──► faults
+    bytes ── decode_job ──► JobSpec        from outside: arbitrary JSON
+    JobSpec ── check_job ──► faults        from inside: built by our code
+    parameters etc. ── check_run ──► faults
 
-1. Nothing is turned into objects before its size is known to be allowed, and no task before their number is.
-2. A bad task hides no other: each is read for itself, and if that fails, each of its fields.
+1. Nothing is decoded into objects before its size is checked, and no task before their number is.
+2. A bad task hides no other: each is decoded separately, and if that fails, each of its fields.
 3. A graph may be as deep as it has tasks: nothing recurses.
 
-100,000 tasks with 200,000 edges (20 MB) take about a second, half as long again if the work of each is another one; a
+100,000 tasks with 200,000 edges (20 MB) take about a second, half as long again if the work of each is different; a
 million tasks are refused in a tenth of one. The rules are in `core/admission/validate_job.py` and the other
 `core/admission/*_rules.py`; when you add a field to a job, add its rule there.
 """
@@ -32,20 +32,21 @@ from mainspring.protocol.errors import Fault, Refused
 __all__ = ["Limits", "check_job", "check_run", "decode_job", "read_tasks"]
 
 LONGEST_KEY = 256
-"""Of an idempotency key, or of the name of whoever submits."""
-_NO_JOB = "a job is an object with a name and tasks"
+"""Of an idempotency key, or of a submitter's name."""
+_NO_JOB = "must be an object with a name and tasks"
 _LARGEST_EXAMINED_BYTES = 1024 * 1024
-"""What is broken and larger is refused with its first fault: to name every one, all of it becomes Python objects."""
+"""A larger invalid body is refused with its first fault: reporting all of them takes Python objects for the whole
+body."""
 _LARGEST_HEADER_FIELD_BYTES = 1024
 _LARGER_HEADER_FIELDS = {"labels": 16 * 1024, "description": 16 * 1024}
 
 
 class _AnyTask(msgspec.Struct, gc=False):
-    """An object, of which nothing is kept."""
+    """An object whose fields are ignored."""
 
 
 class _Outline(msgspec.Struct):
-    """A job of which the tasks are only counted."""
+    """A job whose tasks are only counted."""
 
     tasks: list[_AnyTask] = []
 
@@ -56,14 +57,14 @@ _OUTLINE: type[_Outline] = msgspec.defstruct(
     bases=(_Outline,),
     forbid_unknown_fields=True,
 )  # type: ignore[assignment]
-"""With the other fields that a job may have, and none else."""
+"""With exactly the other fields of a job."""
 
 
 def decode_job(body: bytes, limits: Limits) -> JobSpec:
-    """A job from JSON that somebody sent. Raises Refused, with every fault that can be named."""
+    """Decode and validate a job. Raises Refused with every fault that can be named."""
     faults = Faults()
     if len(body) > limits.max_body_bytes:
-        faults.add("", f"has {len(body)} bytes, {limits.max_body_bytes} are allowed")
+        faults.add("", f"has {len(body)} bytes; the maximum is {limits.max_body_bytes}")
         raise _refusal(faults)
     members, raw_tasks = _split(body, limits, faults)
     header = _read_header(members, limits, faults)
@@ -84,7 +85,7 @@ def decode_job(body: bytes, limits: Limits) -> JobSpec:
 
 
 def check_job(spec: JobSpec, limits: Limits) -> list[Fault]:
-    """What is wrong with a job, each with its path; nothing if it can be run."""
+    """Return the faults in a job, each with its path."""
     faults = Faults()
     if not 1 <= len(spec.tasks) <= limits.max_tasks:
         faults.add("tasks", _say_count(len(spec.tasks), limits))
@@ -110,7 +111,7 @@ def check_run(
     key: str | None = None,
     limits: Limits,
 ) -> list[Fault]:
-    """What is wrong with a request for a run of a job that is known; nothing if it can be taken."""
+    """Return the faults in a request for a run of a known job."""
     faults = Faults()
     validate_job.check_name(tenant, "tenant", faults)
     validate_job.check_params(params, limits, faults)
@@ -124,7 +125,7 @@ def check_run(
             faults.add(where, fault or f"must have 1 to {LONGEST_KEY} characters")
     if start_at is not None:
         if start_at.tzinfo is None:
-            faults.add("start_at", "must say its time zone")
+            faults.add("start_at", "must have a time zone")
         elif start_at - now > timedelta(seconds=limits.max_start_ahead_seconds):
             faults.add("start_at", f"must be within {limits.max_start_ahead_seconds / 86_400:g} days")
     if finish_by is not None:
@@ -133,9 +134,9 @@ def check_run(
 
 
 def _check_finish_by(finish_by: datetime, start_at: datetime | None, now: datetime, faults: Faults) -> None:
-    """By when a run is to be over: later than it starts, and not beyond what any limit of time may be."""
+    """Check a deadline: later than the start, and within the maximum time limit."""
     if finish_by.tzinfo is None:
-        faults.add("finish_by", "must say its time zone")
+        faults.add("finish_by", "must have a time zone")
         return
     starts = now if start_at is None or start_at.tzinfo is None else max(now, start_at)
     if finish_by <= starts:
@@ -145,9 +146,9 @@ def _check_finish_by(finish_by: datetime, start_at: datetime | None, now: dateti
 
 
 def _split(body: bytes, limits: Limits, faults: Faults) -> tuple[dict[str, msgspec.Raw], list[msgspec.Raw]]:
-    """The fields of a job, and its tasks, unread but counted; the tasks are not among the fields.
+    """Split a job into its fields and its undecoded tasks. The tasks are not among the fields.
 
-    Raises Refused if there are too many of them, or if it is no JSON object with a list of tasks at all.
+    Raises Refused if there are too many of them, or if it is not a JSON object with a list of tasks.
     """
     try:
         body.decode()
@@ -160,15 +161,15 @@ def _split(body: bytes, limits: Limits, faults: Faults) -> tuple[dict[str, msgsp
     except UnicodeDecodeError as error:
         faults.add("", f"is not UTF-8 (byte {error.start})")
     except (msgspec.DecodeError, RecursionError) as error:
-        # Not JSON, or not strictly, or not of this form: the other reader is slower, but can say what, and where.
-        value, found = _examine(body, f"is not JSON, or no job: {error}")
+        # Not strict JSON, or not of this form: the strict reader is slower, but reports what, and where.
+        value, found = _examine(body, f"is not JSON, or not a job: {error}")
         is_object = isinstance(value, dict)
         form = Fault(where="tasks" if is_object else "", why="must be a list" if is_object else _NO_JOB)
         faults.extend(found or [form])
     else:
         if len(raw_tasks) <= limits.max_tasks:
             if _may_have_doubled_key(body, members):
-                found = _examine(body, "has a key twice, or one that is written with escapes")[1]
+                found = _examine(body, "has a duplicate key, or a key with escapes")[1]
                 faults.extend([fault for fault in found if not fault.where])
             members.pop("tasks", None)
             return members, raw_tasks
@@ -177,18 +178,18 @@ def _split(body: bytes, limits: Limits, faults: Faults) -> tuple[dict[str, msgsp
 
 
 def _count_tasks(body: bytes) -> int:
-    """How many tasks a large body has, without keeping any of them. Raises DecodeError if one is no object, or for a
-    field that no job has.
+    """Count the tasks of a large body without keeping them. Raises DecodeError if one is not an object, or for an
+    unknown field.
 
-    64 MB of `0,0,0` would else be 32 million tasks of 70 bytes each before they are counted.
+    Without this, 64 MB of `0,0,0` would become 32 million tasks of 70 bytes each before they are counted.
     """
     return len(msgspec.json.decode(body, type=_OUTLINE).tasks)
 
 
 def _may_have_doubled_key(body: bytes, members: dict[str, msgspec.Raw]) -> bool:
-    """Whether a key of the outermost object may stand twice: its members are then shorter than it is.
+    """Return whether the outermost object may have a duplicate key: its members are then shorter than the object.
 
-    A key that is written with escapes is taken for one as well; the strict reader finds that nothing is wrong with it.
+    A key with escapes is a false positive; the strict reader then finds no fault.
     """
     together = sum(
         len(msgspec.json.encode(key)) + len(":,") + len(msgspec.json.format(member, indent=-1))
@@ -198,7 +199,7 @@ def _may_have_doubled_key(body: bytes, members: dict[str, msgspec.Raw]) -> bool:
 
 
 def _read_header(members: dict[str, msgspec.Raw], limits: Limits, faults: Faults) -> JobSpec:
-    """The job without its tasks. What could not be read is left as it would be if it had not been said."""
+    """Decode the job without its tasks. Undecodable fields get their defaults."""
     reader = strict_json.Reader()
     fields: dict[str, Read] = {"tasks": []}
     for key, member in members.items():
@@ -220,7 +221,7 @@ def _read_header(members: dict[str, msgspec.Raw], limits: Limits, faults: Faults
 def read_tasks(
     raw_tasks: Sequence[msgspec.Raw], limits: Limits, faults: Faults
 ) -> Iterator[tuple[TaskSpec | None, str | None]]:
-    """Each task, and its name; of a task with faults nothing, and its name if it has one."""
+    """Yield each task and its name; for an invalid task None, and its name if it has one."""
     reader = strict_json.Reader()
     decoder = msgspec.json.Decoder(TaskSpec)
     works = WorkRule(limits, faults)
@@ -230,7 +231,7 @@ def read_tasks(
         except msgspec.ValidationError as misfit:
             yield None, _name_misfits(raw, f"tasks[{number}]", str(misfit), reader, faults)
             continue
-        # What is too large is not read any further: the rules will say so.
+        # Oversized tasks are not decoded further: the rules report them.
         if len(memoryview(task.work)) <= limits.max_payload_bytes and len(task.needs) <= limits.max_edges:
             text = bytes(raw)
             found = [] if strict_json.is_clean(text) else reader.read(text.decode(), f"tasks[{number}]")[1]
@@ -241,7 +242,7 @@ def read_tasks(
 
 
 def _name_misfits(raw: msgspec.Raw, where: str, first: str, reader: strict_json.Reader, faults: Faults) -> str | None:
-    """Add every fault of a task that could not be read, of which `first` is one. Returns its name if it has one."""
+    """Add every fault of an undecodable task, of which `first` is one. Return its name if it has one."""
     if len(memoryview(raw)) > _LARGEST_EXAMINED_BYTES or faults.full():
         faults.add(where, first)
         return None
@@ -256,7 +257,7 @@ def _name_misfits(raw: msgspec.Raw, where: str, first: str, reader: strict_json.
 
 
 def _examine(body: bytes, suspicion: str) -> tuple[Read, list[Fault]]:
-    """Read all of a body again, strictly, for the sake of its faults; of a large one only the suspicion is said."""
+    """Decode a body again, strictly, to find its faults; of a large one only the suspicion is reported."""
     if len(body) > _LARGEST_EXAMINED_BYTES:
         return None, [Fault(where="", why=suspicion)]
     return strict_json.Reader().read(body.decode(), "")
@@ -278,7 +279,7 @@ def _check_header(spec: JobSpec, limits: Limits, faults: Faults) -> None:
 
 
 def _check_tasks(tasks: Sequence[tuple[int, TaskSpec]], known: set[str], limits: Limits, faults: Faults) -> None:
-    """The rules of tasks and of their graph. `known` has the names also of tasks that could not be read."""
+    """Apply the rules of tasks and of their graph. `known` includes the names of undecodable tasks."""
     first: dict[str, int] = {}
     for number, task in tasks:
         validate_job.check_task(task, number, limits, faults)
@@ -290,10 +291,10 @@ def _check_tasks(tasks: Sequence[tuple[int, TaskSpec]], known: set[str], limits:
         if task.retry is not None:
             failure_rules.check_policy(task.retry, f"tasks[{number}].retry", limits, faults)
         if first.setdefault(task.name, number) != number:
-            faults.add(f"tasks[{number}].name", f"is also the name of tasks[{first[task.name]}]")
+            faults.add(f"tasks[{number}].name", f"is already used by tasks[{first[task.name]}]")
     edges = sum(len(task.needs) for _, task in tasks)
     if edges > limits.max_edges:
-        faults.add("tasks", f"have {edges} edges together, {limits.max_edges} are allowed")
+        faults.add("tasks", f"have {edges} edges; the maximum is {limits.max_edges}")
         return
     graph = validate_job.check_edges(tasks, known, faults)
     placement_rules.check_neighbours(tasks, known, graph, faults)
@@ -303,7 +304,7 @@ def _check_tasks(tasks: Sequence[tuple[int, TaskSpec]], known: set[str], limits:
 
 
 def _say_count(tasks: int, limits: Limits) -> str:
-    return f"there are {tasks}; a job has 1 to {limits.max_tasks}"
+    return f"has {tasks} entries; a job needs 1 to {limits.max_tasks}"
 
 
 def _refusal(faults: Faults) -> Refused:

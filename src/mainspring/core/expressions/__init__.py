@@ -1,1 +1,1 @@
-"""The one expression engine: conditions on edges, and templates."""
+"""Expression engine: conditions and templates."""

@@ -1,25 +1,24 @@
-"""The one expression engine: conditions on edges, and templates (SEC-5). minijinja, over JSON values only.
+"""Expression engine: conditions and templates (SEC-5). minijinja, over JSON values only.
 
-    output.rows > 0 and params.mode != 'dry'          a condition: must give true or false
-    copied {{ output.rows }} rows                     a template: text with expressions in it
+    output.rows > 0 and params.mode != 'dry'          a condition: must evaluate to true or false
+    copied {{ output.rows }} rows                     a template: text with expressions
 
-The engine's fuel counts its own instructions, and so does not see what one of them costs: `'a' * 10**8` is three of
-them, a filter that walks a list is one, and each `['"'] ~ ''` around another doubles a text. So there is fuel, and:
+The engine's fuel counts its instructions, not their cost: `'a' * 10**8` is three instructions, a filter over a list is
+one, and each nested `['"'] ~ ''` doubles a text. Therefore:
 
-1. What is written is looked at first (`grammar.py`): no `*` (`|times(n)` multiplies numbers), no calls, no
-   slices, no statements, only listed filters and tests; its length, nesting and number of filters are bounded.
-2. Values are handed over one by one (`values.py`), counted with the text in them, and no more of them once
-   the bounds are used up: the evaluation has failed then. They can't be changed and have no attributes.
-3. A filter that walks or makes a list, or could make a text longer, is ours (`template_filters.py`): what it takes
-   and gives is counted too.
-4. Whatever goes wrong is ExpressionFailed, in words for the author of the expression.
+1. The source is checked first (`grammar.py`): no `*` (`|times(n)` multiplies numbers), no calls, no slices, no
+   statements, only listed filters and tests; its length, nesting and number of filters are limited.
+2. Values are passed one by one (`values.py`) and counted, with the text in them; once the limits are reached the
+   evaluation fails. They are immutable and have no attributes.
+3. Filters that iterate, build lists or grow text are our own (`template_filters.py`): their input and output is
+   counted, too.
+4. Every error is ExpressionFailed, worded for the author of the expression.
 
-A usual condition costs 12 to 25 µs. The dearest expressions that tests/core/hostile.py knows cost 1 to 3 ms, on top
-of the decoding of the values that they name (1 ms for 256 KiB of rows, 5 ms for the same of empty lists).
+A typical condition costs 12 to 25 µs. The most expensive expressions in tests/core/hostile.py cost 1 to 3 ms, plus the
+decoding of their values (1 ms for 256 KiB of rows, 5 ms for the same of empty lists).
 
-Perhaps a surprise: different kinds of value can be compared, and are in the order nothing, numbers, texts, lists,
-objects: `'2' > 10` is true. A field that is not there fails the evaluation, unless `is defined` or `|default(...)` is
-asked of it.
+Note: values of different types can be compared, in the order null, numbers, texts, lists, objects: `'2' > 10` is true.
+A missing field fails the evaluation, unless it is guarded by `is defined` or `|default(...)`.
 """
 
 from __future__ import annotations
@@ -36,38 +35,37 @@ from mainspring.core.expressions.values import JsonValue, Look, Seen, plain
 from mainspring.protocol.errors import ExpressionFailed
 
 FUEL = 2_000
-"""Instructions of one evaluation, at 20 to 50 ns each. No expression of legal length needs so many."""
+"""Instructions per evaluation, at 20 to 50 ns each. No expression of legal length needs as many."""
 CONDITION_NAMES = frozenset({"output", "params"})
-"""What a condition sees: the output of the upstream on whose edge it stands, and the run's parameters."""
+"""Names in a condition on an edge: the output of the upstream task, and the run's parameters."""
 WHEN_NAMES = frozenset({"outputs", "params"})
-"""What a task's own condition sees: the outputs of what it needs, by name, and the run's parameters."""
+"""Names in a task's own condition: the outputs of upstream tasks by name, and the run's parameters."""
 LARGEST_JSON_BYTES = 256 * 1024
-"""A value whose JSON is larger is not decoded for an expression."""
+"""Values with larger JSON are not decoded for an expression."""
 LONGEST_RENDERED = 64 * 1024
 _QUOTED = 120
 
 Values: TypeAlias = "Mapping[str, msgspec.Raw | JsonValue]"
-"""Names to values; a `Raw` is JSON text, and decoded only if the expression names it."""
+"""Names to values; a `Raw` is JSON text, decoded only if the expression names it."""
 
 
 def evaluate(expression: str, values: Values) -> JsonValue:
-    """The value of an expression. Raises ExpressionFailed; a field that is not there is a failure, not null."""
+    """Evaluate an expression. Raises ExpressionFailed; a missing field is a failure, not null."""
     return _evaluate(expression, values, Look())
 
 
 def is_true(expression: str, values: Values) -> bool:
-    """Whether a condition holds. It must give true or false: a number or a text is a failure, not a yes or no."""
+    """Return whether a condition holds. It must evaluate to true or false; any other type is a failure."""
     result = evaluate(expression, values)
     if isinstance(result, bool):
         return result
-    raise ExpressionFailed(f"it gives {shorten(_say(result))}, not true or false: write a comparison")
+    raise ExpressionFailed(f"evaluates to {shorten(_say(result))}, not to true or false: write a comparison")
 
 
 def render(template: str, values: Values) -> str:
-    """The text of a template, with each `{{ expression }}` replaced. Raises ExpressionFailed, also if it gets too long.
+    """Render a template: replace each `{{ expression }}`. Raises ExpressionFailed, also if the result is too long.
 
-    Texts stand as they are, everything else as JSON would write it. The values of all expressions of one template
-    together count against the bounds.
+    Text is inserted as it is, other values as JSON. All expressions of one template share the limits.
     """
     pieces, fault = grammar.split_template(template)
     _require(fault)
@@ -81,18 +79,18 @@ def render(template: str, values: Values) -> str:
             text = result if isinstance(result, str) else _say(result)
         size += len(text)
         if size > LONGEST_RENDERED:
-            raise ExpressionFailed(f"the text gets longer than {LONGEST_RENDERED} characters")
+            raise ExpressionFailed(f"the rendered text is longer than {LONGEST_RENDERED} characters")
         written.append(text)
     rendered = "".join(written)
     if "\0" in rendered:
-        raise ExpressionFailed("it gives a text with a NUL in it")
+        raise ExpressionFailed("the rendered text contains NUL")
     return rendered
 
 
 def check(expression: str, names: Collection[str] | None = CONDITION_NAMES) -> str | None:
-    """What is wrong with an expression that may use these names (None: any), in words; None if nothing is.
+    """Return what is wrong with an expression that may use these names (None: any), or None.
 
-    What depends on values (a field that is not there, a text where a number is needed) shows only in `evaluate`.
+    Faults that depend on values (a missing field, a text in place of a number) show only in `evaluate`.
     """
     fault = grammar.fault_in(expression)
     if fault is not None:
@@ -100,15 +98,15 @@ def check(expression: str, names: Collection[str] | None = CONDITION_NAMES) -> s
     try:
         used = _LINT.undeclared_variables_in_str(f"{{% if ({expression}) %}}{{% endif %}}")
     except TemplateError as error:
-        return f"it can't be read: {_say_error(error)}"
+        return f"can't be parsed: {_say_error(error)}"
     unknown = sorted(used - set(names)) if names is not None else []
     if names is not None and unknown:
-        return f"it uses {', '.join(unknown)}; there is only {' and '.join(sorted(names))}"
+        return f"uses undefined {', '.join(unknown)}; available: {' and '.join(sorted(names))}"
     return None
 
 
 def check_template(template: str, names: Collection[str] | None) -> str | None:
-    """What is wrong with a template whose expressions may use these names (None: any); None if nothing is."""
+    """Return what is wrong with a template whose expressions may use these names (None: any), or None."""
     pieces, fault = grammar.split_template(template)
     if fault is not None:
         return fault
@@ -119,14 +117,14 @@ def check_template(template: str, names: Collection[str] | None) -> str | None:
 
 
 def keys_in(template: str, name: str) -> frozenset[str]:
-    """What the expressions of a template look up in a value, as far as it can be seen: `day` of `{{ params.day }}`."""
+    """Return the keys of a value that a template uses, as far as known statically: `day` of `{{ params.day }}`."""
     pieces = grammar.split_template(template)[0] if name in template else ()
     found = (grammar.keys_of(piece.text, name) or () for piece in pieces if piece.is_expression)
     return frozenset(key for keys in found for key in keys)
 
 
 def shorten(text: str) -> str:
-    """A text as it can stand inside a sentence, and be stored: one line, not too long, nothing that can't be seen."""
+    """Shorten a text for use in a sentence: one line, limited length, printable."""
     line = " ".join(text[: 2 * _QUOTED].split())
     line = line if len(text) <= _QUOTED else f"{line[:_QUOTED]}…"
     return line if line.isprintable() else ascii(line)[1:-1]
@@ -144,31 +142,31 @@ def _make_engine() -> Environment:
 
 
 _ENGINE = _make_engine()
-"""Made once and never changed. An evaluation leaves nothing in it."""
+"""Created once and never changed. Evaluations leave no state in it."""
 _LINT = Environment(debug=False, pycompat=False)
-"""Only to read expressions, never to evaluate them."""
+"""Only parses expressions, never evaluates them."""
 
 
 def _evaluate(expression: str, values: Values, look: Look) -> JsonValue:
-    """The value of an expression that may look at what `look` has left."""
+    """Evaluate an expression within the remaining budget."""
     _require(grammar.fault_in(expression))
     seen = _show(expression, values, look)
     result = _run(expression, seen, look)
-    # The engine hands out what is not there as None.
+    # The engine returns None for a missing value.
     if result is None and _run(f"({expression}) is defined", seen, look) is False:
         raise ExpressionFailed(_say_missing(look))
     return plain(result)
 
 
 def _show(expression: str, values: Values, look: Look) -> dict[str, Seen]:
-    """The values that the expression may name, as the engine sees them."""
+    """Return the values that the expression may name, wrapped for the engine."""
     seen: dict[str, Seen] = {}
     for name, value in values.items():
         if name not in expression:
             continue
         if isinstance(value, msgspec.Raw):
             if len(memoryview(value)) > LARGEST_JSON_BYTES:
-                raise ExpressionFailed(f"{name} is larger than {LARGEST_JSON_BYTES} bytes: too large for an expression")
+                raise ExpressionFailed(f"{name} is larger than {LARGEST_JSON_BYTES} bytes, too large for an expression")
             try:
                 value = msgspec.json.decode(value)  # noqa: PLW2901 - decoded here and nowhere else
             except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
@@ -176,10 +174,10 @@ def _show(expression: str, values: Values, look: Look) -> dict[str, Seen]:
         try:
             seen[name] = look.show(value)
             if isinstance(value, str):
-                # The engine has this one now, and asks no more: each mention counts.
+                # The engine now has this text and does not ask again: charge each mention.
                 look.charge(0, len(value) * (expression.count(name) - 1))
         except LookupError:
-            raise ExpressionFailed(look.fault or "it looks at too much") from None
+            raise ExpressionFailed(look.fault or "reads too many values") from None
     return seen
 
 
@@ -193,8 +191,8 @@ def _run(expression: str, seen: Mapping[str, Seen], look: Look) -> object:
         if look.fault is None and error.kind == "UndefinedError":
             raise ExpressionFailed(_say_missing(look)) from None
         raise ExpressionFailed(look.fault or _say_error(error)) from None
-    except Exception:  # noqa: BLE001 - a hostile expression must fail its task, whatever the engine makes of it
-        raise ExpressionFailed(look.fault or "it does not fit the values") from None
+    except Exception:  # noqa: BLE001 - a hostile expression must fail its task, whatever the engine raises
+        raise ExpressionFailed(look.fault or "does not fit the values") from None
     if look.fault is not None:
         raise ExpressionFailed(look.fault)
     return result
@@ -202,20 +200,20 @@ def _run(expression: str, seen: Mapping[str, Seen], look: Look) -> object:
 
 def _say_error(error: TemplateError) -> str:
     if error.kind == "OutOfFuel":
-        return "it costs too much"
+        return "exceeds the instruction limit"
     return shorten(error.detail or error.message).replace("end of block", "end")
 
 
 def _say_missing(look: Look) -> str:
-    name = "something" if look.missing is None else f"`{shorten(look.missing)}`"
-    return f"it uses {name} that is not there (`is defined` asks, `|default(...)` helps)"
+    name = "undefined value" if look.missing is None else f"undefined `{shorten(look.missing)}`"
+    return f"{name} (test with `is defined`, or use `|default(...)`)"
 
 
 def _say(value: JsonValue) -> str:
     try:
         return msgspec.json.encode(value).decode()
     except RecursionError:
-        raise ExpressionFailed("it gives a value that nests too deep to be written") from None
+        raise ExpressionFailed("the value is nested too deeply") from None
 
 
 def _require(fault: str | None) -> None:

@@ -1,20 +1,21 @@
-"""What may be written in an expression: looked at before the engine sees it, since its fuel does not bound everything.
+"""Static check of expressions, before the engine parses them: its fuel does not bound all costs.
 
-A little less than what minijinja reads. Left out is whatever makes something large of something small or calls code:
+The accepted grammar is a subset of minijinja's. Excluded is everything that makes large values from small ones or calls
+code:
 
     *  **                 would repeat a text or a list without limit; `|times(n)` multiplies numbers
-    f(x)  x.f()           there are no functions and values have no methods
+    f(x)  x.f()           there are no functions, and values have no methods
     x[1:2]                copies, once for each of hundreds that fit into an expression
     {% ... %}             loops, macros, includes
     a, b  'a' 'b'         a list needs its brackets, and `~` joins texts
     filters and tests     other than those listed
 
-and how deep brackets nest is bounded: a list inside a list inside a text is quoted, and quoted again.
+The nesting of brackets is limited: a list inside a list inside a text is quoted repeatedly.
 
-1. Nothing is decided about what it means: that is the engine's, and it is asked afterwards.
-2. A quote begins and ends a text here exactly where it does for the engine, so nothing hides from us in one. A number
-   ends where it does for the engine, too: `1is` is two words.
-3. The engine joins texts that stand side by side, and drops what it can't read after a text. Both are refused.
+1. The meaning of an expression is not checked here: the engine does that afterwards.
+2. A quoted text begins and ends here exactly where it does for the engine, so nothing can hide in one. So does a
+   number: `1is` is two words.
+3. The engine joins adjacent texts, and drops what it can't parse after a text. Both are rejected.
 """
 
 from __future__ import annotations
@@ -30,19 +31,19 @@ from mainspring.core.text.suggestions import did_you_mean
 LONGEST_EXPRESSION = 1_000
 LONGEST_TEMPLATE = 16 * 1024
 MOST_EXPRESSIONS = 100
-"""In one template."""
+"""Per template."""
 MOST_FILTERS = 20
-"""In one expression."""
+"""Per expression."""
 DEEPEST_BRACKETS = 10
 DEEPEST_LISTS = 3
-"""How deep `[` and `{` nest: a text inside is quoted, and doubles if it consists of quotes, at each level."""
+"""Nesting of `[` and `{`: a text inside is quoted at each level, and doubles if it consists of quotes."""
 
 FILTERS = frozenset(
     {
-        # the engine's: these cost no more than the text or number that they get, and return no more
+        # the engine's: cost and result are bounded by their input
         "abs", "bool", "capitalize", "d", "default", "first", "float", "int", "last", "lower", "max", "min", "round",
         "string", "sum", "trim", "upper",
-        # ours, in core/expressions/template_filters.py
+        # our own, in core/expressions/template_filters.py
         "count", "date", "join", "length", "list", "map", "plus_days", "rejectattr", "replace", "selectattr", "sort",
         "times", "tojson", "tomorrow", "unique", "yesterday",
     }
@@ -67,10 +68,10 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL | re.ASCII,
 )
 _QUOTED = 30
-"""Characters of a template, to say where in it."""
+"""Characters of a template quoted in a fault."""
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 _BEFORE_BRACKET = frozenset({"and", "else", "if", "in", "is", "not", "or"})
-"""Words after which a bracket opens a group, and no call."""
+"""Words after which a bracket opens a group, not a call."""
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -81,14 +82,14 @@ class Piece(msgspec.Struct, frozen=True):
 
 
 def fault_in(expression: str) -> str | None:
-    """What is written in an expression that may not be, in words; None if the engine may have it."""
+    """Return why an expression is rejected, or None."""
     if len(expression) > LONGEST_EXPRESSION:
-        return f"it is longer than {LONGEST_EXPRESSION} characters"
+        return f"is longer than {LONGEST_EXPRESSION} characters"
     if not expression.strip():
-        return "it is empty"
+        return "is empty"
     unstorable = fault_in_text(expression)
     if unstorable is not None:
-        return f"it {unstorable}"
+        return unstorable
     before = beyond = ""
     filters = 0
     open_brackets: list[str] = []
@@ -102,14 +103,14 @@ def fault_in(expression: str) -> str | None:
     if open_brackets:
         return f"a `{open_brackets[-1]}` is not closed"
     if filters > MOST_FILTERS:
-        return f"it applies more than {MOST_FILTERS} filters"
+        return f"applies more than {MOST_FILTERS} filters"
     return None
 
 
 def split_template(template: str) -> tuple[Sequence[Piece], str | None]:
-    """A template as text and expressions, or in words what keeps it from being read."""
+    """Split a template into text and expressions; or return the fault."""
     if len(template) > LONGEST_TEMPLATE:
-        return (), f"it is longer than {LONGEST_TEMPLATE} characters"
+        return (), f"is longer than {LONGEST_TEMPLATE} characters"
     pieces: list[Piece] = []
     position = 0
     while position < len(template):
@@ -127,12 +128,13 @@ def split_template(template: str) -> tuple[Sequence[Piece], str | None]:
         pieces.append(Piece(template[start + 2 : end], is_expression=True))
         position = end + 2
     if sum(piece.is_expression for piece in pieces) > MOST_EXPRESSIONS:
-        return (), f"it has more than {MOST_EXPRESSIONS} expressions"
+        return (), f"has more than {MOST_EXPRESSIONS} expressions"
     return pieces, None
 
 
 def keys_of(expression: str, name: str) -> frozenset[str] | None:
-    """What an expression looks up in a value: `a` in `outputs.a` and `outputs['a']`; None if it has other uses."""
+    """Return the keys that an expression looks up in a value: `a` in `outputs.a` and `outputs['a']`; None if it has
+    other uses."""
     found: set[str] = set()
     words = [*_tokens(expression), *[("mark", "")] * 3]
     before = ""
@@ -150,7 +152,7 @@ def keys_of(expression: str, name: str) -> frozenset[str] | None:
 
 
 def _tokens(expression: str) -> Iterator[tuple[str, str]]:
-    """Kind and text of each word; the kind is `unknown` for a character that begins none, and then it ends."""
+    """Yield kind and text of each token; `unknown` for an invalid character, which ends the sequence."""
     position = 0
     while position < len(expression):
         match = _TOKEN.match(expression, position)
@@ -163,11 +165,11 @@ def _tokens(expression: str) -> Iterator[tuple[str, str]]:
 
 
 def _fault_of(kind: str, word: str, before: str, beyond: str, open_brackets: list[str]) -> str | None:
-    """What is wrong with a word after the two before it. Keeps `open_brackets` up to date."""
+    """Return what is wrong with a token after the two before it, or None. Updates `open_brackets`."""
     if kind == "unknown":
-        return "a quote is not closed" if word in "\"'" else f"{word!r} can't stand there"
+        return "a quote is not closed" if word in "\"'" else f"unexpected {word!r}"
     if kind == "name" and word.startswith("_"):
-        return f"{word!r} can't stand there: names begin with a letter"
+        return f"unexpected {word!r}: names begin with a letter"
     if word in ("*", "**"):
         return "`*` and `**` are not available: `|times(n)` multiplies"
     if before == "|" and word not in FILTERS:
@@ -176,32 +178,32 @@ def _fault_of(kind: str, word: str, before: str, beyond: str, open_brackets: lis
     if after_is and word not in TESTS and (word != "not" or before == "not"):
         return f"there is no test {word!r}{did_you_mean(word, TESTS)}"
     if kind in ("text", "number") and before[:1] in ("'", '"'):
-        return f"a {kind} can't stand right after a text: `~` joins texts"
+        return f"unexpected {kind} after a text: `~` joins texts"
     return _fault_of_mark(word, before, beyond, open_brackets) if kind == "mark" else None
 
 
 def _fault_of_mark(word: str, before: str, beyond: str, open_brackets: list[str]) -> str | None:
-    """What is wrong with a sign after the two words before it. Keeps `open_brackets` up to date."""
+    """Return what is wrong with an operator after the two tokens before it, or None. Updates `open_brackets`."""
     if word == "." and (beyond in ("|", "is") or (beyond == "not" and before in TESTS)):
-        return f"a `.` can't stand right after {before!r}: put brackets around what comes before the `.`"
+        return f"unexpected `.` after {before!r}: enclose the part before the `.` in brackets"
     if word == "," and not open_brackets:
-        return "a `,` can't stand outside of brackets"
+        return "unexpected `,` outside of brackets"
     if word == ":" and open_brackets[-1:] != ["{"]:
         return "slices ([from:to]) are not available"
     if word == "(" and _calls(before, beyond):
-        return f"{before!r} can't be called: there are no functions and methods, only filters"
+        return f"{before!r} can't be called: there are no functions or methods, only filters"
     if word in _CLOSING:
         open_brackets.append(word)
         lists = len(open_brackets) - open_brackets.count("(")
         if len(open_brackets) > DEEPEST_BRACKETS or lists > DEEPEST_LISTS:
-            return "its brackets nest too deep"
+            return "brackets are nested too deeply"
     elif word in _CLOSING.values() and (not open_brackets or _CLOSING[open_brackets.pop()] != word):
-        return f"a `{word}` closes nothing"
+        return f"unmatched `{word}`"
     return None
 
 
 def _calls(before: str, beyond: str) -> bool:
-    """Whether a `(` after these two tokens would call something that is no filter and no test."""
+    """Return whether a `(` after these two tokens would be a call of something other than a filter or test."""
     if before in (")", "]", "}", ".") or before[:1] in ("'", '"') or before[:1].isdigit():
         return True
     is_word = before[:1].isalpha() or before[:1] == "_"
@@ -211,7 +213,7 @@ def _calls(before: str, beyond: str) -> bool:
 
 
 def _end_of_expression(template: str, start: int) -> int | None:
-    """Where the `}}` stands that closes an expression: not inside a text, not inside brackets."""
+    """Return the position of the closing `}}`: not inside a text or brackets."""
     depth = 0
     position = start
     while position < len(template):
@@ -219,7 +221,7 @@ def _end_of_expression(template: str, start: int) -> int | None:
             return position
         match = _TOKEN.match(template, position)
         if match is None:
-            # A quote that nothing closes: to look further from each character on would take forever.
+            # An unterminated quote: scanning on from each character would take quadratic time.
             if template[position] in "\"'":
                 return None
             position += 1

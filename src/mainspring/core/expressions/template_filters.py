@@ -1,11 +1,11 @@
-"""The filters of expressions that are ours: those that walk or make lists, that could make a text longer, and of days.
+"""Our own template filters: those that iterate or build lists, may grow a text, or compute dates.
 
-1. What they take is charged to the evaluation's `Look`, and a list that they make is an `Array` again, so that the next
-   filter's looks count as well: a chain of filters over one list costs what the looks cost.
-2. They never hand a Python list or dict to the engine, which would show its methods to the expression.
-3. They fail with a sentence when the value does not fit.
+1. Their input is charged to the evaluation's `Look`, and a list that they return is an `Array` again, so that the next
+   filter is charged as well.
+2. They never pass a Python list or dict to the engine, which would expose its methods to the expression.
+3. They fail with a sentence when the value has the wrong type.
 
-When you add one: `FILTERS` here and in `core/expressions/grammar.py`.
+To add one: `FILTERS` here and in `core/expressions/grammar.py`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mainspring.core.expressions.values import Array, JsonValue, Look, Object, S
 from mainspring.protocol.errors import ExpressionFailed
 
 LOOK = "_look"
-"""The name of an evaluation's `Look` in the engine's context. Expressions can't name it: it begins with _."""
+"""Name of an evaluation's `Look` in the engine's context. Expressions can't name it: it begins with _."""
 
 _COMPARISONS: Mapping[str, Callable[..., bool]] = {
     "eq": operator.eq, "equalto": operator.eq, "==": operator.eq, "ne": operator.ne, "!=": operator.ne,
@@ -36,116 +36,117 @@ _TIME = re.compile(
     r"(?:[T ](?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:\d\d(?::\d\d)?)?)?",
     re.ASCII,
 )
-"""A day, or a time as RFC 3339 writes it: the day is as its own zone shows it."""
+"""A date, or an RFC 3339 time: the date is that of its own zone."""
 _MOST_DAYS = 1_000_000
 
 
 def _length(_look: Look, value: object) -> Seen:
-    """How many items, keys or characters."""
+    """Return the number of items, keys or characters."""
     if isinstance(value, (Array, Object)):
         return len(raw(value))
     if isinstance(value, (list, dict, str)):
         return len(value)
-    raise ExpressionFailed(f"length is of a list, an object or a text, not of {_kind(value)}")
+    raise ExpressionFailed(f"length needs a list, an object or a string, not {_kind(value)}")
 
 
 def _list(look: Look, value: object) -> Seen:
-    """A list stays one; an object becomes the list of its keys."""
+    """Return a list unchanged, and an object as the list of its keys."""
     values = plain(value)
     if isinstance(values, dict):
         look.charge(len(values), sum(map(len, values)))
         return Array([*values], look, 0)
     if isinstance(values, list):
         return Array(values, look, 0)
-    raise ExpressionFailed(f"list is of a list or an object, not of {_kind(value)}")
+    raise ExpressionFailed(f"list needs a list or an object, not {_kind(value)}")
 
 
 def _map(look: Look, value: object, *, attribute: str, default: object = _ABSENT) -> Seen:
-    """One field of each item: `rows|map(attribute='size')`."""
+    """Return one field of each item: `rows|map(attribute='size')`."""
     found: list[JsonValue] = []
     for row in _rows(look, value, "map"):
         field = _field(row, attribute)
         if field is _ABSENT:
             if default is _ABSENT:
-                raise ExpressionFailed(f"an item has no {attribute!r} (`default=...` helps)")
+                raise ExpressionFailed(f"an item has no {attribute!r} (use `default=...`)")
             field = default
         found.append(plain(field))
     return Array(found, look, 0)
 
 
 def _selectattr(look: Look, value: object, attribute: str, test: str = "true", than: object = None) -> Seen:
-    """The items whose field passes: `rows|selectattr('state', 'equalto', 'bad')`, or just `selectattr('flag')`."""
+    """Return the items whose field passes: `rows|selectattr('state', 'equalto', 'bad')`, or just
+    `selectattr('flag')`."""
     return Array([row for row in _rows(look, value, "selectattr") if _passes(row, attribute, test, than)], look, 0)
 
 
 def _rejectattr(look: Look, value: object, attribute: str, test: str = "true", than: object = None) -> Seen:
-    """The items whose field does not pass."""
+    """Return the items whose field does not pass."""
     return Array([row for row in _rows(look, value, "rejectattr") if not _passes(row, attribute, test, than)], look, 0)
 
 
 def _sort(look: Look, value: object, *, reverse: bool = False, attribute: str | None = None) -> Seen:
-    """The items in order; numbers with numbers, texts with texts."""
+    """Return the items sorted; numbers or texts only."""
     rows = _rows(look, value, "sort")
     keys = rows if attribute is None else [_field(row, attribute) for row in rows]
     if not (all(isinstance(key, str) for key in keys) or all(_is_number(key) for key in keys)):
-        raise ExpressionFailed("sort is of numbers or of texts, not of a mixture or of anything else")
+        raise ExpressionFailed("sort needs only numbers or only strings")
     order = sorted(range(len(rows)), key=keys.__getitem__, reverse=bool(reverse))  # type: ignore[arg-type]
     return Array([rows[index] for index in order], look, 0)
 
 
 def _unique(look: Look, value: object) -> Seen:
-    """Each item once, where it stood first."""
+    """Return each distinct item once, at its first position."""
     rows = _rows(look, value, "unique")
     return Array(list({msgspec.json.encode(row): row for row in reversed(rows)}.values())[::-1], look, 0)
 
 
 def _join(look: Look, value: object, separator: str = "") -> Seen:
-    """The items as one text."""
+    """Return the items joined into one text."""
     rows = _rows(look, value, "join")
     look.charge(0, len(_text(separator, "join")) * len(rows))
     return separator.join(row if isinstance(row, str) else look.write(row) for row in rows)
 
 
 def _replace(look: Look, value: object, old: str, new: str) -> Seen:
-    """A text with each `old` replaced."""
+    """Return a text with each `old` replaced."""
     text, old, new = _text(value, "replace"), _text(old, "replace"), _text(new, "replace")
     if not old:
-        raise ExpressionFailed("replace needs to know what to replace")
+        raise ExpressionFailed("replace needs a string to replace")
     look.charge(1, text.count(old) * len(new))
     return text.replace(old, new)
 
 
 def _times(_look: Look, value: object, factor: object) -> Seen:
-    """The product of two numbers."""
+    """Return the product of two numbers."""
     if not _is_number(value) or not _is_number(factor):
-        raise ExpressionFailed(f"times multiplies numbers, not {_kind(value)} and {_kind(factor)}")
+        raise ExpressionFailed(f"times needs two numbers, not {_kind(value)} and {_kind(factor)}")
     assert isinstance(value, (int, float))
     assert isinstance(factor, (int, float))
     return value * factor
 
 
 def _tojson(look: Look, value: object) -> Seen:
-    """A value as JSON text."""
+    """Return a value as JSON text."""
     return look.write(plain(value))
 
 
 def _date(look: Look, value: object) -> Seen:
-    """The day of a time: `2026-11-16T06:30:00+01:00` gives `2026-11-16`."""
+    """Return the date of a time: `2026-11-16T06:30:00+01:00` gives `2026-11-16`."""
     return _plus_days(look, value, 0)
 
 
 def _yesterday(look: Look, value: object) -> Seen:
-    """The day before that of a time."""
+    """Return the date before that of a time."""
     return _plus_days(look, value, -1)
 
 
 def _tomorrow(look: Look, value: object) -> Seen:
-    """The day after that of a time."""
+    """Return the date after that of a time."""
     return _plus_days(look, value, 1)
 
 
 def _plus_days(_look: Look, value: object, days: object) -> Seen:
-    """The day so many days after that of a time, or before it if the number is negative."""
+    """Return the date that many days after that of a time, or before it if the number is negative."""
     if not isinstance(days, int) or isinstance(days, bool):
         raise ExpressionFailed("plus_days needs a whole number of days")
     match = _TIME.fullmatch(value) if isinstance(value, str) else None
@@ -153,15 +154,15 @@ def _plus_days(_look: Look, value: object, days: object) -> Seen:
         if match is not None and abs(days) <= _MOST_DAYS:
             return (date.fromisoformat(match[1]) + timedelta(days=days)).isoformat()
     except (ValueError, OverflowError):
-        # No such day, or one that no calendar reaches: said below.
+        # No such date, or out of range: reported below.
         match = None
     if match is not None:
         raise ExpressionFailed(f"plus_days needs from -{_MOST_DAYS} to {_MOST_DAYS} days")
-    raise ExpressionFailed("it needs a time such as 2026-11-16T06:30:00Z, or a day of the years 1 to 9999")
+    raise ExpressionFailed("needs a time such as 2026-11-16T06:30:00Z, or a date in the years 1 to 9999")
 
 
 def _counted(function: Callable[..., Seen]) -> Callable[..., Seen]:
-    """The filter as the engine calls it: with the `Look` of the evaluation that it serves."""
+    """Wrap a filter for the engine: pass it the `Look` of the evaluation."""
 
     @pass_state
     def called(state: State, /, *args: object, **named: object) -> Seen:
@@ -193,17 +194,17 @@ FILTERS: Mapping[str, Callable[..., Seen]] = {
 
 
 def _rows(look: Look, value: object, what: str) -> list[JsonValue]:
-    """The items of a list, charged."""
+    """Return the items of a list, charged to the budget."""
     values = plain(value)
     if not isinstance(values, list):
-        raise ExpressionFailed(f"{what} is of a list, not of {_kind(value)}")
+        raise ExpressionFailed(f"{what} needs a list, not {_kind(value)}")
     look.charge(len(values), 0)
     look.charge(0, sum(len(one) for one in values if isinstance(one, str)))
     return values
 
 
 def _field(row: JsonValue, path: str) -> object:
-    """What stands under a dotted path, or _ABSENT."""
+    """Return the value at a dotted path, or _ABSENT."""
     found = row
     for key in path.split("."):
         if not isinstance(found, dict) or key not in found:
@@ -224,7 +225,7 @@ def _passes(row: JsonValue, attribute: str, test: str, than: object) -> bool:
     if test == "none":
         return value is None
     if test not in _COMPARISONS:
-        raise ExpressionFailed(f"items can't be asked whether they are {test!r}")
+        raise ExpressionFailed(f"unknown test {test!r}")
     other = plain(than)
     if (
         test in ("eq", "equalto", "==", "ne", "!=")
@@ -237,7 +238,7 @@ def _passes(row: JsonValue, attribute: str, test: str, than: object) -> bool:
 
 def _text(value: object, what: str) -> str:
     if not isinstance(value, str):
-        raise ExpressionFailed(f"{what} needs a text, not {_kind(value)}")
+        raise ExpressionFailed(f"{what} needs a string, not {_kind(value)}")
     return value
 
 
@@ -246,13 +247,13 @@ def _is_number(value: object) -> bool:
 
 
 def _kind(value: object) -> str:
-    """What a value is, as people call it."""
+    """Return the name of a value's type."""
     if value is None:
-        return "nothing"
+        return "null"
     if isinstance(value, bool):
-        return "true or false"
+        return "a boolean"
     if isinstance(value, (int, float)):
         return "a number"
     if isinstance(value, str):
-        return "a text"
+        return "a string"
     return "a list" if isinstance(value, (Array, list)) else "an object"

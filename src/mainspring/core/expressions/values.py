@@ -1,11 +1,11 @@
-"""JSON values as an expression sees them: handed over one by one, and counted.
+"""JSON values as an expression sees them: passed one by one, and counted.
 
-1. One evaluation gets at most LOOKS values and TEXT characters, whichever filters they pass and however often. Past
-   that `Look.fault` is set, nothing more is handed over, and whoever evaluates says so.
-2. An object shows its keys and an array its items: no attributes, no methods, no way to change them.
+1. One evaluation gets at most LOOKS values and TEXT characters, whichever filters they pass and however often. Beyond
+   that `Look.fault` is set, no more values are passed, and the evaluation reports the fault.
+2. An object exposes its keys and an array its items: no attributes, no methods, no mutation.
 
-The engine takes for an array what is registered as a Sequence, and for an object what has `items`. It asks for an
-attribute where a key is missing, unless the name begins with `_`: so nothing here has a public name but that one.
+The engine treats a registered Sequence as an array, and a value with `items` as an object. It asks for an attribute
+where a key is missing, unless the name begins with `_`: so `items` is the only public name here.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ LOOKS = 4_000
 """At 0.26 µs each, about a millisecond."""
 TEXT = 32 * 1024
 DEEPEST_VALUE = 64
-"""How deep an expression can look into nested values: the engine compares and writes them recursively."""
+"""Maximum nesting that an expression can read: the engine compares and writes values recursively."""
 
-_TOO_MANY = f"it looks at more than {LOOKS} values"
-_TOO_LONG = f"it looks at more than {TEXT} characters of text"
-_TOO_DEEP = f"it looks into values that nest deeper than {DEEPEST_VALUE}"
+_TOO_MANY = f"reads more than {LOOKS} values"
+_TOO_LONG = f"reads more than {TEXT} characters of text"
+_TOO_DEEP = f"reads values nested deeper than {DEEPEST_VALUE}"
 
 
 class Look:
-    """What one evaluation may still look at."""
+    """Remaining budget of one evaluation."""
 
     __slots__ = ("fault", "missing", "text", "values")
 
@@ -41,10 +41,10 @@ class Look:
         self.text = TEXT
         self.fault: str | None = None
         self.missing: str | None = None
-        """The last key that was asked for and not there."""
+        """The last key that was looked up and not found."""
 
     def show(self, value: JsonValue, depth: int = 0) -> Seen:
-        """A value as the engine may have it. Raises LookupError if that would be too much."""
+        """Wrap a value for the engine. Raises LookupError if the budget is exhausted."""
         self.charge(1, len(value) if isinstance(value, str) else 0)
         if isinstance(value, dict):
             return Object(value, self, depth)
@@ -53,7 +53,7 @@ class Look:
         return value
 
     def charge(self, values: int, text: int) -> None:
-        """Count what is about to be handed over. Raises LookupError if that would be too much."""
+        """Charge values and text. Raises LookupError if the budget is exhausted."""
         self.values -= values
         self.text -= text
         if self.values < 0:
@@ -62,20 +62,21 @@ class Look:
             self.refuse(_TOO_LONG)
 
     def write(self, value: JsonValue) -> str:
-        """A value as JSON text, counted. Never raises, as the engine could not bear it: the text is empty then."""
+        """Return a value as JSON text, charged. Never raises, since the engine can't handle it: returns an empty text
+        then."""
         try:
             text = msgspec.json.encode(value).decode()
             self.charge(1, len(text))
         except RecursionError:
             self.fault = self.fault or _TOO_DEEP
         except LookupError:
-            pass  # The fault is set, and whoever evaluates finds it.
+            pass  # The fault is set; the evaluation reports it.
         else:
             return text
         return ""
 
     def refuse(self, fault: str) -> NoReturn:
-        """Fail this evaluation. The engine may swallow what is raised here; the fault stays."""
+        """Fail this evaluation. The engine may swallow the exception; the fault stays."""
         self.fault = self.fault or fault
         raise LookupError(fault)
 
@@ -96,7 +97,7 @@ class Array:
         return self._look.show(self._values[index], self._depth + 1)
 
     def __len__(self) -> int:
-        # Who asks wants them all, and would go on to ask for each of a million in vain: better there are none.
+        # The engine would ask for every item after the budget is exhausted: report an empty array instead.
         if len(self._values) > self._look.values:
             self._look.fault = self._look.fault or _TOO_MANY
             return 0
@@ -107,7 +108,7 @@ class Array:
 
 
 class Object:
-    """A JSON object. The engine asks for keys, and walks over them."""
+    """A JSON object. The engine looks up keys, and iterates over them."""
 
     __slots__ = ("_depth", "_hides_items", "_look", "_values")
 
@@ -138,7 +139,8 @@ class Object:
 
     @property
     def items(self) -> None:
-        """There, so that the engine knows this for an object; not there when it asks after a missing key `items`."""
+        """Exists so that the engine recognizes an object; raises AttributeError when it looks up a missing key
+        `items`."""
         if self._hides_items:
             self._hides_items = False
             raise AttributeError
@@ -150,18 +152,18 @@ Seen: TypeAlias = "bool | int | float | str | Array | Object | None"
 
 
 def raw(value: Array | Object) -> list[JsonValue] | dict[str, JsonValue]:
-    """What is behind a value that the engine has seen. Never to be handed back to it."""
+    """Return the wrapped value. Must not be passed back to the engine."""
     return value._values
 
 
 def plain(value: object) -> JsonValue:
-    """A result of the engine as a JSON value. Raises ExpressionFailed if it is none."""
+    """Convert a result of the engine to a JSON value. Raises ExpressionFailed if it is not one."""
     match value:
         case None | bool() | int() | str():
             return value
         case float():
             if not math.isfinite(value):
-                raise ExpressionFailed("it gives a number that is not finite")
+                raise ExpressionFailed("evaluates to a number that is not finite")
             return value
         case Array() | Object():
             return raw(value)
@@ -170,4 +172,4 @@ def plain(value: object) -> JsonValue:
         case dict():
             return {str(key): plain(one) for key, one in value.items()}
         case _:
-            raise ExpressionFailed("it gives something that is no JSON value")
+            raise ExpressionFailed("evaluates to something that is not a JSON value")

@@ -1,15 +1,15 @@
-"""What an output adds to its run: tasks and edges, checked whole before anything of it is kept (DAG-5).
+"""Dynamic tasks: tasks and edges that an output adds to its run, validated as a whole (DAG-5).
 
     {"tasks": [{"name": "load-a", "work": {..}, "needs": ["fetch"]}, ..],
      "edges": [{"task": "report", "needs": ["load-a"]}]}
 
-Tasks are written as in a job; a need may also be the bare name of a task. A task without needs needs the one whose
-output it is in. An edge gives a task further needs, which it can take only while it waits.
+Tasks are written as in a job; a need may also be the plain name of a task. A task without needs depends on the task
+whose output adds it. An edge adds dependencies to a task, which is possible only while that task waits.
 
-1. The rules of a job hold (`core/admission/validate_job.py`), and names are used once in the whole run.
-2. There is no cycle in the graph of the whole run. A new one would go through a task that is given needs, so only these
-   and what is downstream of them are looked at.
-3. Every fault is named. With one fault nothing is kept.
+1. The rules of a job apply (`core/admission/validate_job.py`), and names are unique in the whole run.
+2. The graph of the whole run has no cycle. A new cycle would contain a task that gets new dependencies, so only these
+   tasks and their descendants are examined.
+3. Every fault is reported. With one fault nothing is added.
 """
 
 from __future__ import annotations
@@ -30,36 +30,36 @@ _NAMED_IN_CYCLE = 20
 
 
 class FurtherNeeds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A task, and what it needs besides what it needed before."""
+    """Additional dependencies of a task."""
 
     task: str
     needs: tuple[Edge | str, ...]
 
     def all_needs(self) -> list[Edge]:
-        """The needs, each as an edge."""
+        """Return the dependencies as edges."""
         return [Edge(need) if isinstance(need, str) else need for need in self.needs]
 
 
 class Expansion(msgspec.Struct, frozen=True):
-    """What an output adds."""
+    """Tasks and edges that an output adds."""
 
     tasks: tuple[TaskSpec, ...] = ()
     edges: tuple[FurtherNeeds, ...] = ()
 
 
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
-    """The run that an expansion is to fit into."""
+    """The run that an expansion is added to."""
 
     positions: Mapping[str, int]
-    """Of its tasks by name."""
+    """Position of each task, by name."""
     grower: int
     task_count: int
     max_tasks: int
-    """New ones in one expansion."""
+    """New tasks in one expansion."""
     parents: Callable[[int], Iterable[int]]
     below: Callable[[int], Iterable[int]]
     can_wait: Callable[[int], str | None]
-    """Why a task can't be given further needs; None if it can."""
+    """Return why a task can't get more dependencies, or None."""
 
 
 class _Written(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -71,29 +71,29 @@ _READ_TASK = msgspec.json.Decoder(TaskSpec)
 
 
 def read(output: str | None) -> Expansion:
-    """An expansion that has been checked before."""
+    """Decode an expansion that was validated before."""
     written = _read(output)
     return Expansion(tuple(map(_READ_TASK.decode, map(_with_edges, written.tasks))), written.edges)
 
 
 def check(output: str | None, run: Surroundings, limits: Limits) -> Expansion:
-    """What an output adds to this run. Raises Refused with every fault that can be named."""
+    """Validate what an output adds to this run. Raises Refused with every fault that can be named."""
     faults = Faults()
     try:
         written = _read(output)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        faults.add("output", f"adds nothing that can be read: {error}")
+        faults.add("output", f"can't be decoded: {error}")
         raise _refusal(faults) from None
     room = min(run.max_tasks, MOST_TASKS - run.task_count)
     if len(written.tasks) > room:
-        faults.add("tasks", f"there are {len(written.tasks)}; {room} more are allowed in this run")
+        faults.add("tasks", f"{len(written.tasks)} tasks; this run may get at most {room} more")
         raise _refusal(faults)
     tasks: list[tuple[int, TaskSpec]] = []
     known = set(run.positions)
     raw_tasks = [_with_edges(raw) for raw in written.tasks]
     for number, (task, name) in enumerate(validate_submission.read_tasks(raw_tasks, limits, faults)):
         if name in known:
-            faults.add(f"tasks[{number}].name", f"{name} is the name of another task of the run")
+            faults.add(f"tasks[{number}].name", f"{name} is already the name of another task of the run")
         known |= {name} if name is not None else set()
         if task is not None:
             tasks.append((number, task))
@@ -113,12 +113,12 @@ def _read(output: str | None) -> _Written:
 
 
 def _with_edges(raw: msgspec.Raw) -> msgspec.Raw:
-    """A task as it was written, with bare names among its needs made edges."""
+    """Convert plain names among a task's needs to edges."""
     try:
         fields = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
         needs = msgspec.json.decode(fields.get("needs", b"[]"), type=list[msgspec.Raw])
     except (msgspec.DecodeError, RecursionError):
-        return raw  # Whoever reads it next says what is wrong with it.
+        return raw  # The decoder reports the fault.
     texts = [bytes(need) for need in needs]
     if not any(text.startswith(b'"') for text in texts):
         return raw
@@ -134,7 +134,7 @@ def _check_tasks(tasks: Sequence[tuple[int, TaskSpec]], known: set[str], limits:
         if task.retry is not None:
             failure_rules.check_policy(task.retry, f"tasks[{number}].retry", limits, faults)
         if task.for_each is not None or task.label is not None:
-            faults.add(f"tasks[{number}].for_each", "a task that an output adds can't fan out")
+            faults.add(f"tasks[{number}].for_each", "a task added by an output can't fan out")
     graph = validate_job.check_edges(tasks, known, faults)
     placement_rules.check_neighbours(tasks, known, graph, faults)
     validate_job.check_conditions(tasks, faults)
@@ -143,7 +143,7 @@ def _check_tasks(tasks: Sequence[tuple[int, TaskSpec]], known: set[str], limits:
 def _check_whens(
     tasks: Sequence[tuple[int, TaskSpec]], edges: Sequence[FurtherNeeds], run: Surroundings, faults: Faults
 ) -> None:
-    """A new task's own condition asks only about what it needs, by its own word or by an edge."""
+    """A new task's own condition may use only the tasks that it needs, by its own definition or by an edge."""
     for number, task in tasks:
         if task.when is None:
             continue
@@ -166,12 +166,12 @@ def _check_edges(
         elif further.task in run.positions:
             fault = run.can_wait(run.positions[further.task])
         else:
-            fault = f"there is no task {further.task!r}"
+            fault = f"unknown task {further.task!r}"
         if fault is not None:
             faults.add(f"edges[{number}].task", fault)
         for index, edge in enumerate(further.all_needs()):
             if edge.task not in new and edge.task not in run.positions:
-                faults.add(f"edges[{number}].needs[{index}]", f"there is no task {edge.task!r}")
+                faults.add(f"edges[{number}].needs[{index}]", f"unknown task {edge.task!r}")
             elif edge.task == further.task:
                 faults.add(f"edges[{number}].needs[{index}]", "a task can't need itself")
     given = [(number, TaskSpec(name="edge", needs=tuple(further.all_needs()))) for number, further in enumerate(edges)]
@@ -182,7 +182,7 @@ def _check_edges(
 
 
 def _check_cycles(tasks: Sequence[TaskSpec], edges: Sequence[FurtherNeeds], run: Surroundings, faults: Faults) -> None:
-    """Name a cycle that the run would have, as `a → b → a`."""
+    """Report a cycle of the resulting run, as `a → b → a`."""
     needs: dict[str | int, list[str | int]] = {}
 
     def node(name: str) -> str | int:
@@ -203,9 +203,9 @@ def _check_cycles(tasks: Sequence[TaskSpec], edges: Sequence[FurtherNeeds], run:
         order = list(needs)
         said = [names.get(one, "?") if isinstance(one, int) else one for one in (order[number] for number in cycle)]
         shown = said if len(said) <= _NAMED_IN_CYCLE else [*said[:_NAMED_IN_CYCLE], "…"]
-        faults.add("tasks", f"there would be a cycle: {' → '.join([*shown, said[0]])}")
+        faults.add("tasks", f"would create a cycle: {' → '.join([*shown, said[0]])}")
 
 
 def _refusal(faults: Faults) -> Refused:
     total = faults.total()
-    return Refused(f"what the output adds has {total} fault{'s' if total > 1 else ''}", faults.all())
+    return Refused(f"the tasks added by the output have {total} fault{'s' if total > 1 else ''}", faults.all())

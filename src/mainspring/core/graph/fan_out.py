@@ -1,13 +1,13 @@
-"""Fan-out: from an expression to the items that a task is made for each of, and what people call these (DAG-2).
+"""Fan-out: from a `for_each` expression to the items of its tasks, and their labels (DAG-2).
 
-    outputs.list.files       a plain path into the outputs of what the task needs, or into the parameters
-    params.parts             a whole number n gives the items 0 to n - 1
-    params.cities|default(["Oslo"])    a plain path, and what it is if it leads nowhere, as JSON
+    outputs.list.files       a plain path into the outputs of upstream tasks, or into the parameters
+    params.parts             an integer n gives the items 0 to n - 1
+    params.cities|default(["Oslo"])    a plain path with a default, as JSON
     ["Oslo", "Rome"]         a list, as JSON
-    outputs.list.files|unique    anything else is an expression, and stays within its bounds
+    outputs.list.files|unique    anything else is an expression, within its limits
 
-A plain path is walked in the JSON itself (`core/graph/references.py`), without the bounds of expressions: lists of
-10,000 items and more are wanted. Items stay JSON texts: each is handed to its task exactly as it was written.
+A plain path is resolved in the JSON itself (`core/graph/references.py`), without the limits of expressions: lists of
+10,000 items and more are supported. Items stay JSON text: each task gets its item exactly as written.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from mainspring.protocol.errors import ExpressionFailed
 FOR_EACH_NAMES = frozenset({"outputs", "params"})
 LABEL_NAMES = frozenset({"item", "partition"})
 MOST_TASKS = 250_000
-"""Of one run, whatever made them."""
+"""Per run."""
 LARGEST_INPUTS_BYTES = 8 * 1024 * 1024
-"""Of what a task gets from upstream, all together: half of what a frame to a worker may have."""
+"""All inputs of a task together: half of the maximum frame to a worker."""
 LARGEST_OUTPUT_BYTES = 1024 * 1024
-"""Of one task, as its worker sees to."""
+"""Output of one task, enforced by its worker."""
 LARGEST_LIST_BYTES = 256 * 1024
-"""Of a list that a definition has in its text."""
+"""A literal list in a definition."""
 LONGEST_LABEL = 60
 
 _DEFAULTED = re.compile(r"([^|]*)\|\s*default\((.*)\)", re.DOTALL)
 
 
 def bare(for_each: str) -> str:
-    """The expression, without the braces that one may put around it."""
+    """Return the expression without enclosing braces."""
     text = for_each.strip()
     if text.startswith("{{") and text.endswith("}}"):
         text = text[2:-2].strip()
@@ -48,7 +48,7 @@ def bare(for_each: str) -> str:
 
 
 def fault_in_for_each(for_each: str) -> str | None:
-    """What can be seen to be wrong with an expression for items, in words; None if nothing is."""
+    """Return what is wrong with a `for_each` expression, as far as it can be checked without values, or None."""
     text = bare(for_each)
     plain = _as_plain(text)
     if plain is None:
@@ -59,13 +59,13 @@ def fault_in_for_each(for_each: str) -> str | None:
 
 
 def output_used(for_each: str) -> str | None:
-    """The task whose output a plain path leads into, if it is one."""
+    """Return the task whose output a plain path leads into, if it is one."""
     path = _path(bare(for_each))
     return str(path.steps[0]) if path is not None and path.root == "outputs" and path.steps else None
 
 
 def items_of(for_each: str, outputs: Mapping[str, str | None], params: str) -> list[str]:
-    """The items, each as JSON. `outputs` are JSON by the name of the task. Raises ExpressionFailed."""
+    """Return the items, each as JSON. `outputs` are JSON by task name. Raises ExpressionFailed."""
     text = bare(for_each)
     plain = _as_plain(text)
     if plain is not None:
@@ -80,19 +80,19 @@ def items_of(for_each: str, outputs: Mapping[str, str | None], params: str) -> l
     try:
         return _as_items(msgspec.Raw(msgspec.json.encode(value)))
     except (RecursionError, TypeError):
-        raise ExpressionFailed("it gives a value that can't be written as JSON") from None
+        raise ExpressionFailed("evaluates to a value that can't be encoded as JSON") from None
 
 
 def as_object(outputs: Mapping[str, str | None]) -> msgspec.Raw:
-    """Outputs by the name of the task as one JSON object, with null for those without."""
+    """Return outputs by task name as one JSON object, with null for missing ones."""
     members = (msgspec.json.encode(name) + b":" + (output or "null").encode() for name, output in outputs.items())
     return msgspec.Raw(b"{" + b",".join(members) + b"}")
 
 
 def label_of(template: str | None, item: str, partition: int, taken: Collection[str]) -> str:
-    """What people call the task for this item: none of what is `taken`, and never longer than a line.
+    """Return a unique label for an item, not in `taken`, at most one line.
 
-    A label that can't be made is no reason for the work not to be done: the number is used.
+    If the template fails, the partition number is used: a label is no reason to fail the task.
     """
     label = _render(template, item, partition) if template is not None else _short_scalar(item)
     label = expressions.shorten(label)[:LONGEST_LABEL].strip() or str(partition)
@@ -102,17 +102,17 @@ def label_of(template: str | None, item: str, partition: int, taken: Collection[
 
 
 def full_name(task: Task) -> str:
-    """The name of a task, with what tells it from the others of its fan-out."""
+    """Return the display name of a task, with its fan-out label."""
     return f"{task.name}[{task.birth.label}]" if task.birth is not None and task.birth.label else task.name
 
 
 def gather(outputs: Iterable[str | None]) -> str:
-    """The outputs of a fan-out as one JSON list, with null for those without."""
+    """Return the outputs of a fan-out as one JSON list, with null for missing ones."""
     return f"[{','.join('null' if output is None else output for output in outputs)}]"
 
 
 def _as_plain(text: str) -> tuple[references.Path | None, msgspec.Raw] | None:
-    """A plain path and what it is if it leads nowhere (empty if that is not said), or a list; None if it is neither."""
+    """Parse a plain path with its default (empty if there is none), or a literal list; None if it is neither."""
     path = _path(text)
     if path is not None:
         return path, msgspec.Raw()
@@ -131,7 +131,7 @@ def _path(text: str) -> references.Path | None:
 
 
 def _json_list(text: str) -> msgspec.Raw | None:
-    """A text that is a list as JSON."""
+    """Return a text that is a JSON list, or None."""
     raw = msgspec.Raw(text.strip().encode())
     try:
         msgspec.json.decode(raw, type=list[msgspec.Raw])
@@ -148,9 +148,9 @@ def _as_items(value: msgspec.Raw) -> list[str]:
         count = msgspec.json.decode(text, type=int)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         said = expressions.shorten(text[:200].decode(errors="replace"))
-        raise ExpressionFailed(f"it gives {said}, and not a list") from None
+        raise ExpressionFailed(f"evaluates to {said}, not a list") from None
     if not 0 <= count <= MOST_TASKS:
-        raise ExpressionFailed(f"it gives {str(count)[:20]}: a number of tasks is from 0 to {MOST_TASKS}")
+        raise ExpressionFailed(f"evaluates to {str(count)[:20]}; the number of tasks must be from 0 to {MOST_TASKS}")
     return [str(number) for number in range(count)]
 
 
@@ -162,7 +162,7 @@ def _render(template: str, item: str, partition: int) -> str:
 
 
 def _short_scalar(item: str) -> str:
-    """The item itself, if it is a short text, a number or a truth."""
+    """Return the item itself if it is a short text, a number or a boolean."""
     if len(item) > 2 * LONGEST_LABEL or item[:1] in "[{n":
         return ""
     value: JsonValue = msgspec.json.decode(item)

@@ -1,4 +1,5 @@
-"""Graphs as lists of positions: order, cycles, descendants. Plain Kahn, 54 ms for 100,000 nodes and 200,000 edges."""
+"""Graph algorithms over positions: order, cycles, descendants. Kahn's algorithm, 54 ms for 100,000 nodes and 200,000
+edges."""
 
 from __future__ import annotations
 
@@ -9,16 +10,16 @@ from mainspring.protocol.errors import Broken
 
 
 class Edges(Protocol):
-    """For each node those that an edge leads to: a list of lists, or what looks them up."""
+    """Adjacency lists: for each node the nodes that its edges lead to."""
 
     def __getitem__(self, node: int, /) -> Iterable[int]:
-        """The nodes at the other end."""
+        """Return the nodes that its edges lead to."""
 
 
 def topological_order(needs: Sequence[Sequence[int]]) -> list[int]:
-    """The nodes, each after all that it needs; nodes that are free to stand anywhere keep their order.
+    """Return the nodes in topological order; independent nodes keep their order.
 
-    Raises Broken if there is a cycle: `find_cycle` names it, and admission asks for that first.
+    Raises Broken if there is a cycle. Admission rejects cycles before, with `find_cycle`.
     """
     order, waiting = _peel(needs)
     if len(order) < len(needs):
@@ -28,7 +29,7 @@ def topological_order(needs: Sequence[Sequence[int]]) -> list[int]:
 
 
 def find_cycle(needs: Sequence[Sequence[int]]) -> list[int]:
-    """The nodes of one cycle, in order, or nothing if there is none."""
+    """Return the nodes of one cycle, in order; empty if there is none."""
     _, waiting = _peel(needs)
     node = next((node for node, count in enumerate(waiting) if count), None)
     if node is None:
@@ -42,7 +43,7 @@ def find_cycle(needs: Sequence[Sequence[int]]) -> list[int]:
 
 
 def descendants(downstream: Edges, start: int) -> list[int]:
-    """Every node that `start` leads to, each once, without itself."""
+    """Return every node reachable from `start`, each once, without `start`."""
     seen = {start}
     found: list[int] = []
     frontier = [start]
@@ -56,7 +57,7 @@ def descendants(downstream: Edges, start: int) -> list[int]:
 
 
 def _peel(needs: Sequence[Sequence[int]]) -> tuple[list[int], list[int]]:
-    """Take nodes away as soon as nothing holds them; what is left waiting is on a cycle or behind one."""
+    """Remove nodes without remaining dependencies; nodes left waiting are on a cycle or behind one."""
     waiting = [len(parents) for parents in needs]
     children: list[list[int]] = [[] for _ in needs]
     for node, parents in enumerate(needs):

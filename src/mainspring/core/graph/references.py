@@ -1,18 +1,17 @@
-"""Plain paths into what a task is given, and values that have such paths in them.
+"""Plain paths into the inputs of a task, and values that contain such references.
 
-    outputs.list.files       into the outputs of what the task needs, by their names
+    outputs.list.files       into the outputs of upstream tasks, by task name
     params.cities            into the run's parameters
-    item.name                into what a task of a fan-out is for
+    item.name                into the item of a fan-out task
 
-A path is walked in the JSON itself, without the bounds of expressions and without a change of type. In the `values` of
-a function call (`core/work/work.py`) an object with the key `$` stands for what its path leads to, and everything else
-for itself, texts with braces in them too:
+A path is resolved in the JSON itself, without the limits of expressions and without type conversion. In the `values` of
+a function call (`core/work/work.py`) an object with the key `$` is replaced by the value of its path; everything else
+is literal, including text with braces:
 
     {"rows": {"$": "outputs.fetch"}, "day": {"$": "params.day", "default": "today"}, "title": "{{ as it is }}"}
 
-A key of the user's that begins with `$` is written with one `$` more. What there is no output of (its task was skipped,
-or failed where the job goes on regardless) is null unless a default says otherwise, and so is whatever is looked for in
-it.
+A literal key that begins with `$` is written with a second `$`. A missing output (its task was skipped, or failed where
+the job continues regardless) is null unless there is a default, and so is every path into it.
 """
 
 from __future__ import annotations
@@ -33,23 +32,23 @@ _NULL = msgspec.Raw(b"null")
 
 
 class Path(msgspec.Struct, frozen=True):
-    """A way into what a task is given: a key is a text, a place in a list a number."""
+    """A parsed path: keys are text, list indexes are integers."""
 
     root: str
     steps: tuple[str | int, ...]
 
 
 class Given(msgspec.Struct, frozen=True, kw_only=True):
-    """What paths lead into, as JSON."""
+    """Inputs that paths lead into, as JSON."""
 
     outputs: Mapping[str, str | None]
-    """By the name of the task."""
+    """By task name."""
     params: str
     item: str | None = None
 
 
 def read_path(text: str) -> Path | None:
-    """The path that a text is; None if it is none."""
+    """Parse a path; None if it is invalid."""
     match = _PATH.fullmatch(text)
     if match is None:
         return None
@@ -58,7 +57,7 @@ def read_path(text: str) -> Path | None:
 
 
 def write_path(path: Path) -> str | None:
-    """A path as a text; None if it has a key that can't be said."""
+    """Format a path; None if a key can't be expressed."""
     written = [path.root]
     for step in path.steps:
         if isinstance(step, int):
@@ -72,12 +71,12 @@ def write_path(path: Path) -> str | None:
 
 
 def walk(path: Path, given: Given) -> msgspec.Raw:
-    """What a path leads to, by reading only what is on the way. Raises ExpressionFailed if it leads nowhere."""
+    """Resolve a path, decoding only what is on the way. Raises ExpressionFailed if it does not exist."""
     if path.root == "outputs":
         if not path.steps:
-            raise ExpressionFailed("`outputs` is no list: name the task whose output has it, as in outputs.list")
+            raise ExpressionFailed("`outputs` is not a list: name the task, as in outputs.list")
         if path.steps[0] not in given.outputs:
-            raise ExpressionFailed(f"it uses the output of `{path.steps[0]}`, and the task does not need that one")
+            raise ExpressionFailed(f"uses the output of `{path.steps[0]}`, which the task does not need")
     end = _walk(path, given)
     if isinstance(end, msgspec.Raw):
         return end
@@ -85,20 +84,20 @@ def walk(path: Path, given: Given) -> msgspec.Raw:
 
 
 def find(path: Path, given: Given) -> msgspec.Raw | None:
-    """What a path leads to; None if it leads nowhere."""
+    """Resolve a path; None if it does not exist."""
     end = _walk(path, given)
     return end if isinstance(end, msgspec.Raw) else None
 
 
 def resolve(raw: msgspec.Raw, given: Given) -> object:
-    """A value with what its references stand for. Raises ExpressionFailed if one leads nowhere."""
+    """Return a value with its references resolved. Raises ExpressionFailed if one does not exist."""
     if b'"$' not in bytes(raw):
         return msgspec.json.decode(raw)
     return _resolve(msgspec.json.decode(raw), given)
 
 
 def faults_in(values: Mapping[str, msgspec.Raw], where: str) -> Iterator[Fault]:
-    """What is wrong with the references in these values, each with its path."""
+    """Yield the faults in the references of these values, each with its path."""
     for name, raw in values.items():
         if b'"$' not in bytes(raw):
             continue
@@ -107,12 +106,12 @@ def faults_in(values: Mapping[str, msgspec.Raw], where: str) -> Iterator[Fault]:
 
 
 def escape(key: str) -> str:
-    """A key of the user's, as it stands in a value."""
+    """Escape a literal key."""
     return MARK + key if key.startswith(MARK) else key
 
 
 def _walk(path: Path, given: Given) -> msgspec.Raw | str:
-    """What a path leads to, or why it leads nowhere."""
+    """Resolve a path; return the reason as text if it does not exist."""
     name, steps = path.root, path.steps
     if name == "outputs":
         name, steps = str(steps[0]), steps[1:]
@@ -124,7 +123,7 @@ def _walk(path: Path, given: Given) -> msgspec.Raw | str:
         try:
             value = _step(value, step)
         except (msgspec.DecodeError, RecursionError):
-            return f"`{name}` is no {'list' if isinstance(step, int) else 'object'}"
+            return f"`{name}` is not {'a list' if isinstance(step, int) else 'an object'}"
         except LookupError:
             return f"`{name}` has no `{step}`"
         name = str(step)
@@ -155,7 +154,7 @@ def _resolve(value: JsonValue, given: Given) -> object:
 def _stands_for(reference: dict[str, JsonValue], given: Given) -> object:
     path = read_path(str(reference[MARK]))
     if path is None:
-        raise ExpressionFailed(f"`{str(reference[MARK])[:60]}` is no path")
+        raise ExpressionFailed(f"`{str(reference[MARK])[:60]}` is not a path")
     if path.root == "outputs" and given.outputs.get(str(path.steps[0])) is None:
         return reference.get(_DEFAULT)
     if _DEFAULT in reference:
@@ -170,9 +169,9 @@ def _faults_in(value: JsonValue) -> Iterator[str]:
             text = value[MARK]
             path = read_path(text) if isinstance(text, str) else None
             if path is None or (path.root == "outputs" and not path.steps):
-                yield f"{str(text)[:60]!r} is no path such as outputs.fetch.rows, params.day or item"
+                yield f"{str(text)[:60]!r} is not a path such as outputs.fetch.rows, params.day or item"
             elif unknown := value.keys() - {MARK, _DEFAULT}:
-                yield f"a reference has `{MARK}` and perhaps `{_DEFAULT}`, not {min(unknown)[:40]!r}"
+                yield f"a reference has only `{MARK}` and `{_DEFAULT}`, not {min(unknown)[:40]!r}"
             yield from _faults_in(value.get(_DEFAULT))
         case dict():
             for one in value.values():

@@ -1,4 +1,4 @@
-"""The graph of a run as people see it: by name, in order, with what outputs have added (DAG-5)."""
+"""The graph of a run for display: by name, in topological order, including tasks added by outputs (DAG-5)."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class GraphNode(msgspec.Struct, frozen=True, kw_only=True):
     """Its own condition."""
     is_fan_out: bool = False
     grown_by: str | None = None
-    """The task whose output added it."""
+    """Task whose output added it."""
     expected_seconds: float | None = None
-    """How long it takes, as its definition says."""
+    """Duration according to its definition."""
 
 
 def draw(spec: JobSpec, added: Mapping[str, Expansion]) -> list[GraphNode]:
-    """The graph of a run of a job, each node after all that it needs; `added` has what outputs added, by their task."""
+    """Return the nodes of a run's graph in topological order; `added` has the expansions by task name."""
     nodes = {task.name: _node(task, None) for task in spec.tasks}
     for grower, expansion in added.items():
         nodes |= {task.name: _node(task, grower) for task in expansion.tasks}
@@ -42,7 +42,7 @@ def draw(spec: JobSpec, added: Mapping[str, Expansion]) -> list[GraphNode]:
 
 
 def _node(task: TaskSpec, grower: str | None) -> GraphNode:
-    """A task without needs that an output added needs the one whose output it is in."""
+    """A task without needs that an output added depends on the task with that output."""
     needs = task.needs or ((Edge(grower),) if grower is not None else ())
     is_fan_out = task.for_each is not None
     return GraphNode(

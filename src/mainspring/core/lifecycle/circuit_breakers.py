@@ -1,15 +1,15 @@
-"""Circuits: when so many failures are alike, or so much of a job fails, that trying again only does harm (RTY-4).
+"""Circuit breakers: stop retrying when many failures share a signature, or when most attempts of a job fail (RTY-4).
 
-    signature   closed ── 100 alike within 60 s ──► open ── a task that had failed so succeeds ──► closed
-                while open its retries are put off by about 30 s, but for 1 % of them and one every 30 s: probes
-    job         closed ── over half of at least 20 within an hour failed ──► open ── a probe succeeds ──► closed
-                while open nothing of the job is placed, but for one task every 10 min: the probe
+    signature   closed ── 100 failures within 60 s ──► open ── a task with that signature succeeds ──► closed
+                while open, its retries are delayed by about 30 s, except for probes: 1 %, and one every 30 s
+    job         closed ── over half of at least 20 attempts in an hour failed ──► open ── a probe succeeds ──► closed
+                while open, no task of the job is placed, except for a probe every 10 min
 
-What was put off comes back at its own time, spread out, and not when the circuit closes. A circuit of which nothing was
-heard for long closes by itself: whatever it was open for has gone.
+Delayed tasks return at their own times, spread out, not when the breaker closes. A breaker without activity for an hour
+closes: its cause has gone.
 
-These classes count and answer; `shard/tasks/circuit_breakers.py` asks them, moves tasks, and keeps a row of each
-circuit that is open. Times are seconds of the store's clock. What is counted is in memory only, and bounded.
+These classes count and decide; `shard/tasks/circuit_breakers.py` calls them, moves tasks, and keeps a row per open
+breaker. Times are seconds of the store's clock. Counters are in memory only, and bounded.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LEAST_ATTEMPTS = 20
 JOB_WITHIN_SECONDS = 3_600.0
 JOB_PROBE_EVERY_SECONDS = 600.0
 FORGOTTEN_AFTER_SECONDS = 3_600.0
-"""A circuit that held nothing and heard of nothing for so long closes."""
+"""A breaker without activity for this long closes."""
 MOST_SIGNATURES = 2_000
 MOST_JOBS = 20_000
 _BUCKETS = 12
@@ -35,32 +35,32 @@ _BUCKET_SECONDS = JOB_WITHIN_SECONDS / _BUCKETS
 
 
 class Circuit(msgspec.Struct, kw_only=True):
-    """One circuit that is open."""
+    """An open circuit breaker."""
 
     subject: str
     """The signature, or tenant and job."""
     because: str
     opened_at: float
     probed_at: float
-    """When something was last let through; at first when it was opened."""
+    """When the last probe was let through; initially when it opened."""
     heard_at: float
-    """When something of it was last held, let through, or failed."""
+    """Last activity: a task was held or let through, or failed."""
     held: int = 0
-    """How often something was held since the last probe."""
+    """Tasks held since the last probe."""
     has_prober: bool = False
-    """Something is held until just the time of the next probe."""
+    """A task is held until exactly the time of the next probe."""
 
 
 class SignatureCircuits:
-    """Retries of failures that are alike."""
+    """Breakers for retries, one per error signature."""
 
     def __init__(self) -> None:
         self.open: dict[str, Circuit] = {}
         self._failures: dict[str, deque[float]] = {}
-        """The latest failures of each signature; the signature heard of last comes last."""
+        """Latest failures of each signature, in order of last activity."""
 
     def failed(self, signature: str, because: str, now: float) -> Circuit | None:
-        """An attempt failed so; the circuit if that opens it."""
+        """Record a failed attempt; return the breaker if it opened."""
         circuit = self.open.get(signature)
         if circuit is not None:
             circuit.heard_at = now
@@ -77,7 +77,7 @@ class SignatureCircuits:
         return circuit
 
     def lets_through(self, signature: str, now: float) -> bool:
-        """Whether a retry that is due may be made: always if the circuit is closed, else as a probe."""
+        """Return whether a due retry may run: always if the breaker is closed, else as a probe."""
         circuit = self.open.get(signature)
         if circuit is None:
             return True
@@ -89,24 +89,24 @@ class SignatureCircuits:
         return True
 
     def close(self, signature: str) -> Circuit | None:
-        """It is better by now; the circuit if it was open."""
+        """Close the breaker after a success; return it if it was open."""
         self._failures.pop(signature, None)
         return self.open.pop(signature, None)
 
 
 class JobCircuits:
-    """All work of a job of a tenant."""
+    """Breakers for all tasks of a tenant's job."""
 
     def __init__(self) -> None:
         self.open: dict[str, Circuit] = {}
         self._tallies: dict[str, _Tally] = {}
 
     def succeeded(self, job: str, now: float) -> None:
-        """An attempt of the job succeeded."""
+        """Record a successful attempt."""
         (self._tallies.get(job) or self._tally(job)).add(now, 0)
 
     def failed(self, job: str, now: float) -> Circuit | None:
-        """An attempt of the job failed by its own fault; the circuit if that opens it."""
+        """Record an attempt that failed by the job's own fault; return the breaker if it opened."""
         tally = self._tally(job)
         tally.add(now, 1)
         circuit = self.open.get(job)
@@ -122,7 +122,7 @@ class JobCircuits:
         return circuit
 
     def lets_through(self, job: str, now: float) -> bool:
-        """Whether a task of the job may start: always if the circuit is closed, else as a probe."""
+        """Return whether a task of the job may start: always if the breaker is closed, else as a probe."""
         circuit = self.open.get(job)
         if circuit is None:
             return True
@@ -133,14 +133,14 @@ class JobCircuits:
         return True
 
     def probe_at(self, job: str) -> float | None:
-        """When the next task of a job may start, if its circuit is open."""
+        """Return when the next probe may start, if the breaker is open."""
         circuit = self.open.get(job)
         return None if circuit is None else circuit.probed_at + JOB_PROBE_EVERY_SECONDS
 
     def held_until(self, job: str, spread: float, now: float) -> float:
-        """Until when a task is held: one until the next probe, the others until a while after it.
+        """Return until when a task is held: one task until the next probe, the others until some time after it.
 
-        `spread`, from 0 to 1, is the task's own, so that they don't come back together.
+        `spread`, from 0 to 1, is the task's own jitter, so that they don't return together.
         """
         circuit = self.open[job]
         probe_at = max(circuit.probed_at + JOB_PROBE_EVERY_SECONDS, now)
@@ -150,7 +150,7 @@ class JobCircuits:
         return probe_at + JOB_PROBE_EVERY_SECONDS * spread
 
     def close(self, job: str) -> Circuit | None:
-        """It is better by now; the circuit if it was open. What was counted before counts no more."""
+        """Close the breaker after a success, and reset its counter; return it if it was open."""
         self._tallies.pop(job, None)
         return self.open.pop(job, None)
 
@@ -164,12 +164,12 @@ class JobCircuits:
 
 
 def is_forgotten(circuit: Circuit, now: float) -> bool:
-    """Whether nothing was heard of a circuit for so long that it closes by itself."""
+    """Return whether a breaker closes for lack of activity."""
     return now - circuit.heard_at >= FORGOTTEN_AFTER_SECONDS
 
 
 class _Tally:
-    """How many attempts of a job ended within the last hour, and how many of them failed, in pieces of 5 min."""
+    """Attempts of a job that ended within the last hour, and failures among them, in 5 min buckets."""
 
     def __init__(self) -> None:
         self._ended = [0] * _BUCKETS
@@ -177,7 +177,7 @@ class _Tally:
         self._bucket = 0
 
     def add(self, now: float, failed: int) -> None:
-        """One more has ended, and perhaps failed."""
+        """Count an ended attempt."""
         bucket = int(now / _BUCKET_SECONDS)
         if bucket > self._bucket:
             for passed in range(max(self._bucket + 1, bucket - _BUCKETS + 1), bucket + 1):
@@ -187,5 +187,5 @@ class _Tally:
         self._failed[self._bucket % _BUCKETS] += failed
 
     def totals(self) -> tuple[int, int]:
-        """How many have ended, and how many of them failed."""
+        """Return the number of ended attempts, and of failed ones."""
         return sum(self._ended), sum(self._failed)

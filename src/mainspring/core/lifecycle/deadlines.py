@@ -1,16 +1,15 @@
-"""By when a run is to be over, and whether it can be (PLC-11).
+"""Deadlines of runs, and the forecast whether they will be met (PLC-11).
 
-    now ──────── slack ────────►│ latest start │──── what is left ────►│ finish_by
+    now ──────── slack ────────►│ latest start │──── remaining ────────►│ finish_by
 
-What is left is the longest path through the tasks that are not over, each with its usual duration: nine in ten of the
-latest took no longer. It is counted as if there were room for everything, so that it says when the next task has to
-start at the latest, and not when it will.
+The remaining time is the longest path through the tasks that have not ended, each with its usual duration: the 90th
+percentile of its latest ones. It assumes unlimited capacity, so it gives the latest time at which the next task has to
+start, not when it will.
 
-1. A task of which nothing is known counts as nothing: what is left is then at least so much. If nothing is known of
-   any task, nothing can be said.
-2. What runs for longer than usual has a tenth of that still to go: there is always something left of what is not over,
-   and whoever looks as often as `Outlook` says finds a run at risk before it is late, if that is not a matter of
-   hundredths of a second.
+1. A task without known durations counts as 0: the remaining time is then a lower bound. If no task has known durations,
+   there is no forecast.
+2. A task that exceeds its usual duration has a tenth of its elapsed time still to go: something always remains until
+   it ends. Checks at the intervals of `Outlook` find a run at risk before it is late, within hundredths of a second.
 """
 
 from __future__ import annotations
@@ -25,48 +24,48 @@ from mainspring.core.model.task import Priority
 from mainspring.core.text.durations import say_seconds
 
 USUAL_PART = 0.9
-"""The usual duration is one that so large a part of the latest did not exceed."""
+"""Percentile of the latest durations that is the usual one."""
 OVERRUN = 0.1
-"""What takes longer than usual is expected to go on for this part of the time that it took."""
+"""A task that exceeds its usual duration is expected to take this fraction of its elapsed time longer."""
 LEAST_LOOK_SECONDS = 1.0
 _LEAST_OF_ALL_SECONDS = 0.01
 _PART_OF_LEFT = 0.005
 
 
 class Outlook(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be said at an instant of a run that is to be over by another."""
+    """Forecast of a run with a deadline."""
 
     finish_by: datetime
     at: datetime
     left_seconds: float | None
-    """What is not over usually takes so long; None: nothing is known of it."""
+    """Usual time that the remaining tasks take; None: unknown."""
     unknown: int = 0
-    """Of so many open tasks nothing is known: it is at least so long then."""
+    """Number of remaining tasks without known durations: the remaining time is a lower bound."""
     path: tuple[int, ...] = ()
-    """Positions of the tasks that take so long, one after another."""
+    """Positions of the tasks on the longest path, in order."""
 
     @property
     def latest_start_at(self) -> datetime | None:
-        """When what is not over has to go on at the latest."""
+        """When the remaining tasks have to start at the latest."""
         return None if self.left_seconds is None else self.finish_by - timedelta(seconds=self.left_seconds)
 
     @property
     def slack_seconds(self) -> float | None:
-        """How long it can wait; below zero if that is over."""
+        """How long the run can wait; below zero: it is at risk."""
         start = self.latest_start_at
         return None if start is None else (start - self.at).total_seconds()
 
     @property
     def is_at_risk(self) -> bool:
-        """Whether it will be late if nothing goes faster than usual."""
+        """Whether it will be late unless tasks are faster than usual."""
         slack = self.slack_seconds
         return slack is not None and slack < 0
 
     def seconds_to_look(self) -> float:
-        """When to look again: when half of the slack is gone, so that what is learnt of durations meanwhile counts.
+        """Return when to check again: when half of the slack is gone, so that durations learned meanwhile count.
 
-        What runs just in time may do so for long: a second is enough, or a small part of what is left, unless so little
-        is left that it would be late by then.
+        A run just in time may stay so for long: it is checked every second, or at a small fraction of the remaining
+        time, unless it would be late by then.
         """
         ahead = (self.finish_by - self.at).total_seconds()
         slack = ahead if self.slack_seconds is None else max(0.0, self.slack_seconds)
@@ -80,10 +79,10 @@ class Outlook(msgspec.Struct, frozen=True, kw_only=True):
 def promised_by(
     within_seconds: float, *, window_at: datetime | None, created_at: datetime, start_at: datetime
 ) -> datetime:
-    """By when a run is to be over whose job says within which time.
+    """Return the deadline of a run whose job has `finish_within_seconds`.
 
-    That begins with its window. A run that is made when its time is over already (a backfill, a window that was missed)
-    has it from its start on, as one without a window has.
+    It counts from the window. A run created after that deadline (a backfill, a missed window) counts from its start, as
+    a run without a window does.
     """
     within = timedelta(seconds=within_seconds)
     if window_at is not None and window_at + within > created_at:
@@ -92,12 +91,12 @@ def promised_by(
 
 
 def usual_seconds(samples: Sequence[float], expected: float | None) -> float | None:
-    """How long a task usually takes: by its latest durations, or as its definition says; None: nobody knows."""
+    """Return the usual duration of a task: from its latest durations, or else from its definition."""
     return percentile(sorted(samples), USUAL_PART) if samples else expected
 
 
 def left_of(usual: float | None, *, elapsed: float | None = None, delay: float = 0.0) -> float | None:
-    """What is left of a task: all of it if it has not started, after a delay; and of one that has, the rest."""
+    """Return the remaining time of a task: its usual duration after a delay if it has not started, else the rest."""
     if usual is None:
         return None
     return delay + usual if elapsed is None else max(usual - elapsed, OVERRUN * elapsed)
@@ -106,7 +105,7 @@ def left_of(usual: float | None, *, elapsed: float | None = None, delay: float =
 def look_ahead(
     left: Mapping[int, float | None], children: Callable[[int], Iterable[int]], *, finish_by: datetime, now: datetime
 ) -> Outlook:
-    """What can be said of a run: `left` has for each position that is open what is left of it."""
+    """Forecast a run: `left` has the remaining time of each open position."""
     known = {position: seconds or 0.0 for position, seconds in left.items()}
     unknown = sum(seconds is None for seconds in left.values())
     if unknown == len(left):
@@ -122,10 +121,10 @@ def look_ahead(
 def _longest_tails(
     left: Mapping[int, float], children: Callable[[int], Iterable[int]]
 ) -> tuple[dict[int, float], dict[int, int | None]]:
-    """How long it takes from the beginning of each position to the end of all below it, and which of them is next.
+    """Return the time from the start of each position to the end of all below it, and which of them is next.
 
-    A graph may be as deep as it has tasks: nothing recurses. What leads back to where it came from is left out: edges
-    from tasks that were replaced since may do so.
+    A graph may be as deep as it has tasks: nothing recurses. Edges that lead back are ignored: tasks that were replaced
+    since may have some.
     """
     tails: dict[int, float] = {}
     follows: dict[int, int | None] = {}
@@ -148,22 +147,22 @@ def _longest_tails(
 
 
 def higher_priority(priority: Priority, *, may_have_p0: bool) -> Priority | None:
-    """What a run at risk is escalated to; None if there is nothing higher that its tenant may have."""
+    """Return the priority that a run at risk is raised to; None if its tenant may have no higher one."""
     if priority is Priority.P0 or (priority is Priority.P1 and not may_have_p0):
         return None
     return Priority(priority - 1)
 
 
 def say_risk(outlook: Outlook) -> str:
-    """Why a run is at risk, in words."""
+    """Describe why a run is at risk."""
     ahead = max(0.0, (outlook.finish_by - outlook.at).total_seconds())
     at_least = "at least " if outlook.unknown else ""
     return (
-        f"it is to be over by {say_instant(outlook.finish_by)}, in {say_seconds(ahead)}, "
-        f"and what is left usually takes {at_least}{say_seconds(outlook.left_seconds or 0.0)}"
+        f"deadline {say_instant(outlook.finish_by)} is in {say_seconds(ahead)}; "
+        f"the remaining tasks usually take {at_least}{say_seconds(outlook.left_seconds or 0.0)}"
     )
 
 
 def say_instant(at: datetime) -> str:
-    """An instant for people and programs."""
+    """Format an instant as RFC 3339 in UTC."""
     return f"{at:%Y-%m-%dT%H:%M:%SZ}"

@@ -1,7 +1,7 @@
-"""How long things take, counted in buckets: a few numbers that can be added up, and that percentiles come from.
+"""Duration histogram with exponential buckets, which can be added up and give percentiles.
 
-A bucket holds what takes from BASE ** n to BASE ** (n + 1) milliseconds, so that a percentile is never more than 5 %
-off. Stores count by the same formula, `floor(ln(milliseconds) / ln(BASE))`.
+A bucket holds durations from BASE ** n to BASE ** (n + 1) milliseconds, so a percentile is never more than 5 % off.
+Stores count by the same formula, `floor(ln(milliseconds) / ln(BASE))`.
 """
 
 from __future__ import annotations
@@ -10,23 +10,23 @@ import math
 from collections.abc import Mapping
 
 BASE = 1.1
-"""Each bucket is so many times as wide as the one before."""
+"""Growth factor of the bucket width."""
 LEAST_MILLISECONDS = 1.0
-"""What is shorter counts as this long, and what is negative as well: nothing starts before it is due."""
+"""Minimum duration; shorter and negative ones are clamped: nothing starts before it is due."""
 
 
 def bucket_of(seconds: float) -> int:
-    """The bucket of a length."""
+    """Return the bucket of a duration."""
     return math.floor(math.log(max(LEAST_MILLISECONDS, seconds * 1000)) / math.log(BASE))
 
 
 def middle_of(bucket: int) -> float:
-    """The length that a bucket stands for, in seconds."""
+    """Return the duration at the middle of a bucket, in seconds."""
     return float(round(BASE ** (bucket + 0.5) / 1000, 4))
 
 
 def percentile(buckets: Mapping[int, int], share: float) -> float | None:
-    """The length, in seconds, that this share of all stays within; None if there is nothing."""
+    """Return a percentile in seconds; None if the histogram is empty."""
     total = sum(buckets.values())
     wanted = share * total
     counted = 0

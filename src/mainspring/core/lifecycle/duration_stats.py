@@ -1,8 +1,8 @@
-"""How long the tasks of a job usually take, from their latest successes (LIV-4, for diagnosis only).
+"""Usual durations of the tasks of a job, from their latest successes (LIV-4, for diagnosis only).
 
-For each task of a job of a tenant the latest 64 durations are kept, and for the run as a whole under an empty name.
-`record` is called for every task that succeeds, and costs under 2 µs; a row is written when something new has been
-there for 10 s, and few rows at a time.
+The latest 64 durations are kept for each task of a tenant's job, and for the run as a whole under an empty name.
+`record` is called for every task that succeeds, and costs under 2 µs; rows are written 10 s after a change, a few at a
+time.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ class _Ring(msgspec.Struct):
     samples: deque[float]
     count: int = 0
     is_waiting: bool = False
-    """It stands in the line of those to be written."""
+    """It is queued to be written."""
 
 
 class Durations:
-    """The latest durations of everything that succeeded here."""
+    """Latest durations of successful tasks."""
 
     def __init__(self) -> None:
         self._rings: dict[_Key, _Ring] = {}
-        """Written last comes last, so that the first is the one to forget."""
+        """In order of the last write, so that the first one is evicted."""
         self._to_write: deque[tuple[float, _Key]] = deque()
-        """Since when, in seconds of the shard's life, there is something new."""
+        """Keys with unsaved samples, and since when, in seconds of the shard's life."""
 
     def record(self, tenant: str, job: str, task: str, seconds: float, *, life: float) -> None:
-        """A task took so long."""
+        """Record the duration of a task."""
         key = (tenant, job, task)
         ring = self._rings.get(key)
         if ring is None:
@@ -54,7 +54,7 @@ class Durations:
             self._to_write.append((life, key))
 
     def rows_to_write(self, shard: str, *, life: float, now: datetime) -> list[DurationRow]:
-        """The rows that should be written by now, a few at a time."""
+        """Return the rows that are due to be written, a few at a time."""
         rows: list[DurationRow] = []
         while self._to_write and len(rows) < ROWS_PER_BATCH and life - self._to_write[0][0] >= WRITTEN_AFTER_SECONDS:
             _, key = self._to_write.popleft()
@@ -66,12 +66,12 @@ class Durations:
         return rows
 
     def load(self, rows: Iterable[DurationRow]) -> None:
-        """Take in what was written before."""
+        """Load stored rows."""
         for row in sorted(rows, key=lambda row: row.updated_at):
             self._keep((row.tenant, row.job, row.task), _Ring(deque(row.samples, maxlen=SAMPLES), row.count))
 
     def samples(self, tenant: str, job: str, task: str) -> tuple[float, ...]:
-        """The latest durations of a task, oldest first."""
+        """Return the latest durations of a task, oldest first."""
         ring = self._rings.get((tenant, job, task))
         return tuple(ring.samples) if ring is not None else ()
 
@@ -83,7 +83,7 @@ class Durations:
 
 
 def percentile(ordered: list[float], share: float) -> float:
-    """The smallest of these, in order, that so large a share of them does not exceed."""
+    """Return the nearest-rank percentile of sorted values."""
     return ordered[max(0, ceil(share * len(ordered)) - 1)]
 
 

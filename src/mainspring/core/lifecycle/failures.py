@@ -1,19 +1,18 @@
-"""What kind of failure it was, and which others it is like (RTY-1, RTY-4).
+"""Classification and signatures of failures (RTY-1, RTY-4).
 
-An attempt that failed leaves an error, JSON that its worker made: `type` and `message`, perhaps `class`, `exit_code`,
-`signal`, `last_lines` and `retry_after_seconds`. Nothing of that is sure to be there. Who decides the class, the first
-that knows:
+A failed attempt leaves an error, JSON from its worker: `type` and `message`, perhaps `class`, `exit_code`, `signal`,
+`last_lines` and `retry_after_seconds`. Any of them may be missing. The class comes from the first source that has one:
 
     the job's own rules ─► the worker's `class` ─► the error type ─► the exception ─► the exit code or signal
     ─► words in the message ─► transient
 
-(Who says `transient` may only know nothing else: a type that is known outweighs that.)
+(A `class` of `transient` may only be the worker's default: a known error type takes precedence.)
 
-A signature is the same for failures that are alike: the class, the type, the exit code, and the message without what
-differs from one time to the next (numbers, ids, paths, quoted parts). An error that has nothing to say but how its
-process ended is like those of its own job only.
+A signature is shared by similar failures: the class, the type, the exit code, and the message without its variable
+parts (numbers, ids, paths, quoted text). An error that only says how its process ended is similar only to those of its
+own job.
 
-The cost is bounded: of a long error only the beginning is looked at.
+The cost is bounded: only the beginning of a long error is examined.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ C = FailureClass
 LONGEST_MESSAGE = 400
 LONGEST_TYPE = 60
 STALLED = "STALLED"
-"""The type of a failure for want of progress: a longer limit does not help it."""
+"""Type of a failure for lack of progress: a longer limit does not help."""
 LONGEST_SUMMARY = 100
 LONGEST_RETRY_AFTER_SECONDS = 7 * 86_400.0
 LARGEST_ERROR = 256 * 1024
-"""A longer one is not read as JSON: its beginning is its message."""
+"""A longer error is not decoded: its beginning is the message."""
 
 _TYPES: Mapping[str, FailureClass] = {
     "RATE_LIMIT_EXCEEDED": C.RATE_LIMITED,
@@ -59,10 +58,10 @@ _TYPES: Mapping[str, FailureClass] = {
     "ConnectionAbortedError": C.TRANSIENT,
     "BrokenPipeError": C.TRANSIENT,
     "InterruptedError": C.TRANSIENT,
-    # Somebody that the task waited for was slow: more time for the task would not help.
+    # A peer of the task was slow: a longer limit for the task would not help.
     "TimeoutError": C.TRANSIENT,
 }
-"""The error types of the customer pipelines' API, and Python's exceptions that say enough by their name."""
+"""Error types of the customer pipelines' API, and Python exceptions with a clear meaning."""
 
 _EXIT_CODES: Mapping[int, FailureClass] = {
     69: C.TRANSIENT,  # EX_UNAVAILABLE
@@ -71,7 +70,7 @@ _EXIT_CODES: Mapping[int, FailureClass] = {
     78: C.PERMANENT,  # EX_CONFIG
     126: C.PERMANENT,  # found, and can't be executed
     127: C.PERMANENT,  # not found
-    137: C.RESOURCE,  # SIGKILL, and nobody here sent it: what kills unasked is usually short of memory
+    137: C.RESOURCE,  # SIGKILL that we did not send: usually the out-of-memory killer
 }
 _SIGNALS: Mapping[str, FailureClass] = {"SIGKILL": C.RESOURCE, "SIGXCPU": C.TIMEOUT}
 
@@ -99,7 +98,7 @@ _NOT_IN_A_TYPE = re.compile(r"[^\w.-]+")
 
 
 class Failure(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """What is known of a failure."""
+    """A classified failure."""
 
     kind: FailureClass
     type: str
@@ -107,15 +106,15 @@ class Failure(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     exit_code: int | None = None
     signal: str | None = None
     retry_after_seconds: float | None = None
-    """Not before that it is worth another try, as somebody said who knows."""
+    """Minimum delay before a retry, given by the failing service."""
     signature: str
-    """The same for failures that are alike: class, type, and a few digits."""
+    """Shared by similar failures: class, type, and a short digest."""
     summary: str
-    """What those that are alike have in common, for people."""
+    """The common part of similar failures."""
 
 
 class _Said(msgspec.Struct, frozen=True):
-    """An error as workers write it; each part may be anything."""
+    """An error as written by a worker; each field may have any type."""
 
     kind: msgspec.Raw = msgspec.field(name="class", default=msgspec.Raw(b"null"))
     type: msgspec.Raw = msgspec.Raw(b"null")
@@ -135,7 +134,7 @@ _SECONDS: msgspec.json.Decoder[float] = msgspec.json.Decoder(
 
 
 def classify(error: str | None, rules: Sequence[FailureRule] = (), *, job: str = "") -> Failure:
-    """What kind of failure this error tells of. `job` (tenant and name) tells those apart that say nothing else."""
+    """Classify an error. `job` (tenant and name) is part of the signature of an error without a message of its own."""
     said = _read(error)
     kind_said, kind_of = _text(said.kind), _NOT_IN_A_TYPE.sub("_", _text(said.type))[:LONGEST_TYPE]
     code = _number(said.exit_code)
@@ -155,7 +154,7 @@ def classify(error: str | None, rules: Sequence[FailureRule] = (), *, job: str =
 
 
 def say_failure(error: str | None) -> str:
-    """An error as it was said: `KeyError: 'price'`, or how a process ended and the last that it printed; or nothing."""
+    """Format an error: `KeyError: 'price'`, or how a process ended and its last line; empty if there is neither."""
     said = _read(error)
     kind_of, message = _text(said.type)[:LONGEST_TYPE], _text(said.message)[:LONGEST_MESSAGE]
     has_ended = _number(said.exit_code) is not None or bool(_text(said.signal))
@@ -166,17 +165,17 @@ def say_failure(error: str | None) -> str:
 
 
 def timed_out(seconds: float, *, job: str) -> Failure:
-    """A task took longer than its hard limit."""
+    """Return the failure of a task that exceeded its hard limit."""
     return _failure(C.TIMEOUT, "TIMEOUT", f"took longer than {seconds:g} s", "took longer than its limit", of_job=job)
 
 
 def stalled(seconds: float, *, job: str) -> Failure:
-    """A task lived and got nowhere."""
+    """Return the failure of a task without progress."""
     return _failure(C.TIMEOUT, STALLED, f"made no progress for {seconds:g} s", "made no progress", of_job=job)
 
 
 def lost(because: str) -> Failure:
-    """An attempt is gone with its worker."""
+    """Return the failure of an attempt whose worker was lost."""
     return _failure(C.INFRASTRUCTURE, "LOST", because, "lost")
 
 
@@ -190,7 +189,7 @@ def _failure(
     *,
     of_job: str = "",
 ) -> Failure:
-    """A failure with its signature. `alike` is the text that tells which others are like it."""
+    """Build a failure with its signature, from the text `alike` that similar failures share."""
     name, common = kind_of or "error", normalize(alike)
     told_apart = f"{of_job}\n{exit_code}\n{signal}\n{common}".encode("utf-8", "replace")
     said = f"{name}: {common}" if common else name
@@ -202,7 +201,7 @@ def _failure(
 
 
 def normalize(text: str) -> str:
-    """A text without what differs from one time to the next."""
+    """Remove the variable parts of a message."""
     return " ".join(_VARYING.sub("#", text[:LONGEST_MESSAGE]).split())
 
 
@@ -214,7 +213,7 @@ def _read(error: str | None) -> _Said:
     try:
         return _SAID.decode(error)
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        pass  # It is no object: then its text is the message.
+        pass  # Not an object: the text is the message.
     try:
         return _Said(message=_raw(_TEXT.decode(error)))
     except (msgspec.MsgspecError, ValueError):
@@ -227,7 +226,7 @@ def _raw(text: str) -> msgspec.Raw:
 
 
 def _text(raw: msgspec.Raw) -> str:
-    """A part that should be text; anything else is shown as it is written."""
+    """Decode a field that should be text; other types are returned as JSON."""
     try:
         return _TEXT.decode(raw)
     except (msgspec.MsgspecError, ValueError):
@@ -282,5 +281,5 @@ def _by_what_is_known(said: str, kind_of: str, code: int | None, signal: str | N
 
 
 def _short(kind_of: str) -> str:
-    """The name of an exception without its module."""
+    """Return the name of an exception without its module."""
     return kind_of.rpartition(".")[2]

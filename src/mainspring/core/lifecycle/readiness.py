@@ -1,25 +1,24 @@
-"""What becomes of a task when everything upstream is over (DAG-1, DAG-3, DAG-4).
+"""Readiness: where a task goes once all upstream tasks have ended (DAG-1, DAG-3, DAG-4).
 
-    some upstream CANCELLED ───────────────────────────────────────► CANCELLED
-    some upstream FAILED or TIMED_OUT ── not under skip_failed ────► CANCELLED
-    some upstream SKIPPED ────────────── unless on_skip is run ────► SKIPPED
-    some condition on an edge false ───────────────────────────────► SKIPPED
-    some condition on an edge can't be evaluated ──────────────────► FAILED
-    its own condition (`when`) false ──────────────────────────────► SKIPPED
+    an upstream task CANCELLED ────────────────────────────────────► CANCELLED
+    an upstream task FAILED or TIMED_OUT ── not under skip_failed ─► CANCELLED
+    an upstream task SKIPPED ────────────── unless on_skip is run ─► SKIPPED
+    a condition on an edge is false ───────────────────────────────► SKIPPED
+    a condition on an edge can't be evaluated ─────────────────────► FAILED
+    its own condition (`when`) is false ───────────────────────────► SKIPPED
     its own condition can't be evaluated ──────────────────────────► FAILED
     otherwise ─────────────────────────────────────────────────────► QUEUED
 
-1. A task waits until all of its upstreams are final, and the rows above are asked from the top: the answer does not
-   depend on the order in which the upstreams ended, nor on the order in which they are given.
-2. Where several upstreams would do as the reason, the one whose name comes first is named.
-3. A condition on an edge is asked of an upstream that succeeded, and of no other: there is no output to ask about.
-   A task's own condition is asked of all that it needs: what failed or was skipped has the output null.
-4. `cause` is the task at the root: the cause of the upstream if it has one, else the upstream. A retry of that task
-   reopens this one. A task that FAILED because of a condition is a root itself, and has none. One that is skipped by
-   its own condition has the first of those that the condition names, before all others one that did not succeed.
+1. A task waits until all upstream tasks are final, and the rows above are evaluated from the top: the result depends
+   neither on the order in which upstream tasks ended, nor on the order in which they are given.
+2. If several upstream tasks qualify as the reason, the first name in alphabetical order is given.
+3. A condition on an edge is evaluated only if that upstream task succeeded: otherwise there is no output. A task's own
+   condition is evaluated over all upstream tasks: those that failed or were skipped have the output null.
+4. `cause` is the task at the root: the cause of the upstream task if it has one, else the upstream task. Retrying the
+   root reopens this task. A task that FAILED because of a condition is a root itself, without a cause. A task skipped
+   by its own condition has as cause the first task that the condition names, preferring one that did not succeed.
 
-If you add a row: `core/lifecycle/states.py` must have the edge from PENDING, and docs/explanation/states.md tells
-people.
+If you add a row: `core/lifecycle/states.py` needs the edge from PENDING, and docs/explanation/states.md the row.
 """
 
 from __future__ import annotations
@@ -42,37 +41,37 @@ _NAMES_IN_A_SENTENCE = 5
 
 
 class Upstream(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A task that had to be over first, as it ended, and the condition on the edge from it."""
+    """An upstream task that has ended, and the condition on its edge."""
 
     id: str
     name: str
     state: TaskState
     output: str | None = None
-    """JSON, or nothing, which a condition sees as null."""
+    """JSON; None is null in a condition."""
     cause: str | None = None
     when: str | None = None
 
 
 class Decision(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """Where the task goes, and why."""
+    """Next state of the task, with the reason."""
 
     state: TaskState
     because: str
     cause: str | None = None
     failed_upstreams: tuple[str, ...] = ()
-    """Names of upstreams that ended without a success, sorted; only under `skip_failed`."""
+    """Names of unsuccessful upstream tasks, sorted; only under `skip_failed`."""
 
 
-_NOTHING_UPSTREAM = Decision(state=S.QUEUED, because="nothing has to be over first")
-_ALL_SUCCEEDED = Decision(state=S.QUEUED, because="everything upstream succeeded")
+_NOTHING_UPSTREAM = Decision(state=S.QUEUED, because="no upstream tasks")
+_ALL_SUCCEEDED = Decision(state=S.QUEUED, because="all upstream tasks succeeded")
 
 
 def decide(policy: FailurePolicy, on_skip: OnSkip, upstreams: Sequence[Upstream], params: str) -> Decision:
-    """Where a PENDING task goes now that all of its upstreams are final.
+    """Decide where a PENDING task goes now that all upstream tasks are final.
 
-    `params` are the run's, as JSON; conditions see them, and the output of the upstream on whose edge they stand.
-    Raises Broken if an upstream is not final. Costs 1 µs where one upstream succeeded without a condition, which is the
-    case to be quick in; a condition costs 12 to 25 µs.
+    `params` are the run's, as JSON; a condition sees them and the output of its upstream task. Raises Broken if an
+    upstream task is not final. Costs 1 µs if all upstream tasks succeeded without a condition, the common case; a
+    condition costs 12 to 25 µs.
     """
     for upstream in upstreams:
         if upstream.state is not S.SUCCEEDED or upstream.when is not None:
@@ -81,30 +80,30 @@ def decide(policy: FailurePolicy, on_skip: OnSkip, upstreams: Sequence[Upstream]
 
 
 def decide_when(when: str, named: Sequence[Upstream], params: str) -> Decision | None:
-    """Where a task goes whose own condition is false or can't be evaluated; None if it holds.
+    """Decide where a task goes whose own condition is false or can't be evaluated; None if it holds.
 
-    `named` are the upstreams that the condition names, one that fanned out as one: with all its outputs as a list, and
-    ended like the first of its tasks that did not succeed.
+    `named` are the upstream tasks that the condition names. A fan-out counts as one: its output is the list of all
+    outputs, and its state is that of the first of its tasks that did not succeed.
     """
     outputs = as_object({upstream.name: upstream.output for upstream in named})
     try:
         if expressions.is_true(when, {"outputs": outputs, "params": msgspec.Raw(params.encode())}):
             return None
     except ExpressionFailed as error:
-        return Decision(state=S.FAILED, because=f"its condition can't be evaluated: {error}")
+        return Decision(state=S.FAILED, because=f"condition can't be evaluated: {error}")
     first = _first(upstream for upstream in named if upstream.state is not S.SUCCEEDED) or _first(named)
     return Decision(
         state=S.SKIPPED,
-        because=f"its condition is false: {expressions.shorten(when)}",
+        because=f"condition is false: {expressions.shorten(when)}",
         cause=None if first is None else first.cause or first.id,
     )
 
 
 def _decide_by_rules(policy: FailurePolicy, on_skip: OnSkip, upstreams: Sequence[Upstream], params: str) -> Decision:
-    """The rows of the table above, from the top."""
+    """Apply the rows of the table above, from the top."""
     for upstream in upstreams:
         if upstream.state not in FINAL:
-            raise Broken(f"{upstream.id} is {upstream.state}: what depends on it can't be decided yet")
+            raise Broken(f"{upstream.id} is {upstream.state}: its downstream tasks can't be decided yet")
     cancelled = _first(upstream for upstream in upstreams if upstream.state is S.CANCELLED)
     if cancelled is not None:
         return Decision(
@@ -126,7 +125,7 @@ def _decide_by_rules(policy: FailurePolicy, on_skip: OnSkip, upstreams: Sequence
 
 
 def _ask_conditions(upstreams: Sequence[Upstream], params: str) -> Decision | None:
-    """The decision if some condition is false or can't be evaluated; None if all of them hold."""
+    """Return the decision if a condition is false or can't be evaluated; None if all of them hold."""
     asked = [upstream for upstream in upstreams if upstream.when is not None and upstream.state is S.SUCCEEDED]
     if not asked:
         return None
@@ -139,12 +138,12 @@ def _ask_conditions(upstreams: Sequence[Upstream], params: str) -> Decision | No
             if expressions.is_true(upstream.when, {"output": _as_json(upstream.output), "params": given}):
                 continue
         except ExpressionFailed as error:
-            because = f"the condition on {upstream.name} can't be evaluated: {error}"
+            because = f"condition on {upstream.name} can't be evaluated: {error}"
             failure = failure or Decision(state=S.FAILED, because=because)
             continue
         return Decision(
             state=S.SKIPPED,
-            because=f"the condition on {upstream.name} is false: {expressions.shorten(upstream.when)}",
+            because=f"condition on {upstream.name} is false: {expressions.shorten(upstream.when)}",
             cause=upstream.id,
         )
     return failure
@@ -158,9 +157,9 @@ def _say_ready(failed: Sequence[str], some_skipped: bool) -> str:
     if failed:
         named = ", ".join(failed[:_NAMES_IN_A_SENTENCE])
         more = f" and {len(failed) - _NAMES_IN_A_SENTENCE} more" if len(failed) > _NAMES_IN_A_SENTENCE else ""
-        return f"everything upstream is over, without a success of {named}{more}"
+        return f"all upstream tasks ended; unsuccessful: {named}{more}"
     if some_skipped:
-        return "everything upstream succeeded or was skipped"
+        return "all upstream tasks succeeded or were skipped"
     return _ALL_SUCCEEDED.because
 
 

@@ -1,12 +1,12 @@
-"""When a background loop that failed is restarted, and when it counts as failing (`host/background.py` runs the loops).
+"""Restart policy of background loops (`host/background.py` runs them).
 
-    running ──fails──> backoff: 1 s, doubled with each failure in a row, at most 15 s ──> running
-    running for 30 s ──> healthy: the next failure is a first one
+    running ──fails──> backoff: 1 s, doubled with each consecutive failure, at most 15 s ──> running
+    running for 30 s ──> healthy: the failure count is reset
 
-A loop is failing after 5 failures in a row, or once its failures in a row span a minute. A server with a failing loop
-is not ready; it is ready again as soon as the loop is healthy.
+A loop is failing after 5 consecutive failures, or once they span a minute. A server with a failing loop is not ready;
+it is ready again as soon as the loop is healthy.
 
-1. The longest backoff is shorter than the time after which a loop is healthy: a backoff never hides a failure.
+1. The maximum backoff is shorter than the time after which a loop is healthy: a backoff never hides a failure.
 """
 
 from __future__ import annotations
@@ -22,35 +22,35 @@ FAILING_AFTER_SECONDS = 60.0
 
 
 class LoopHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """How a background loop does. Times are of the monotonic clock."""
+    """Health of a background loop. Times are of the monotonic clock."""
 
     failures: int = 0
-    """In a row."""
+    """Consecutive failures."""
     failing_since: float | None = None
-    """When the first of them was."""
+    """Time of the first of them."""
     started_at: float | None = None
-    """When it was last started; None during a backoff."""
+    """Time of the last start; None during a backoff."""
     code: str = ""
     """The code of the last error."""
 
     def started(self, now: float) -> LoopHealth:
-        """The loop runs from now on."""
+        """Record a start."""
         return replace(self, started_at=now)
 
     def failed(self, code: str, now: float) -> LoopHealth:
-        """The loop ended by an error with this code."""
+        """Record that the loop ended with this error code."""
         before = LoopHealth() if self.is_healthy(now) else self
         since = now if before.failing_since is None else before.failing_since
         return LoopHealth(failures=before.failures + 1, failing_since=since, code=code)
 
     def is_healthy(self, now: float) -> bool:
-        """Whether the loop never failed, or has run for long enough since."""
+        """Return whether the loop never failed, or has run for long enough since."""
         if self.failing_since is None:
             return True
         return self.started_at is not None and now - self.started_at >= HEALTHY_AFTER_SECONDS
 
     def is_failing(self, now: float) -> bool:
-        """Whether the loop keeps failing."""
+        """Return whether the loop keeps failing."""
         if self.failing_since is None or self.is_healthy(now):
             return False
         return self.failures >= FAILING_AFTER_FAILURES or (
@@ -58,5 +58,5 @@ class LoopHealth(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def backoff_seconds(self) -> float:
-        """How long to wait before the next start."""
+        """Return the delay before the next start."""
         return min(FIRST_BACKOFF_SECONDS * 2.0 ** (min(self.failures, 10) - 1), LONGEST_BACKOFF_SECONDS)

@@ -1,23 +1,22 @@
-"""What becomes of a task whose attempt ended without a success: again, or not (RTY-1 to RTY-3, RTY-5).
+"""Retry policy: what follows an unsuccessful attempt (RTY-1 to RTY-3, RTY-5).
 
-    failed, timed out ─┬─ no try left ────────────────► FAILED, TIMED_OUT
+    failed, timed out ─┬─ no attempts left ───────────► FAILED, TIMED_OUT
                        ├─ permanent ──────────────────► FAILED
-                       ├─ the run has retried enough ─► FAILED, TIMED_OUT
-                       ├─ alike on 3 workers ─────────► QUARANTINED, unless it happens to everybody
+                       ├─ retry budget of the run used ► FAILED, TIMED_OUT
+                       ├─ same signature on 3 workers ► QUARANTINED, unless the failure is widespread
                        └─ else ───────────────────────► PENDING until the delay has passed
     lost ──────────────┬─ for the third time ─────────► FAILED (infrastructure)
                        ├─ the second worker lost ─────► QUARANTINED
-                       └─ else ───────────────────────► QUEUED: the worker's end is not the task's fault, and no try
+                       └─ else ───────────────────────► QUEUED: not the task's fault, and does not count as an attempt
 
-The delay grows with each try of a generation: base, times the factor each time, up to the cap, and up to a third more,
-so that what failed together does not come back together. Where the policy is `linear`, it is the base times the number
-of the try, neither more nor less, and our own figures for some failures don't count. What helps is asked for as well:
-more memory after running out of it, a longer limit after a timeout. `Trail` carries from one attempt to the next what
-these rules need.
+The delay grows exponentially within a generation: base, times the factor per attempt, up to the cap, plus up to a third
+of jitter, so that tasks that failed together are not retried together. With a `linear` policy, it is exactly the base
+times the attempt number, and built-in backoffs don't apply. A retry also gets what may help: more memory after running
+out of it, a longer limit after a timeout. `Trail` carries this state from one attempt to the next.
 
-1. Attempts used up is asked first: nothing brings a task back that has no try left.
-2. Every generation ends: tries are bounded by `max_attempts`, losses by LOSSES_ALLOWED.
-3. The same attempt has the same delay, whoever asks: the jitter comes from its name.
+1. The attempt limit is checked first: a task without attempts left is never retried.
+2. Every generation ends: attempts are bounded by `max_attempts`, losses by LOSSES_ALLOWED.
+3. The delay is deterministic per attempt: the jitter is derived from its name.
 """
 
 from __future__ import annotations
@@ -40,13 +39,13 @@ from mainspring.core.model.task import AttemptEnd, Task, TaskState, Trail
 
 S = TaskState
 LOSSES_ALLOWED = 2
-"""So many attempts of a generation may be lost with their worker; with one more the task fails (RTY-5)."""
+"""Attempts of a generation that may be lost with their worker; one more fails the task (RTY-5)."""
 POISONED_AT_WORKERS = 3
 POISONED_AT_LOSSES = 2
 JITTER = 1 / 3
-"""The most by which a delay is longer than was said."""
+"""Maximum jitter, as a fraction of the delay."""
 MEMORY_TIMES = 4
-"""The most memory that is asked for, in times of what the definition says, if the job sets no limit."""
+"""Default maximum memory request, as a multiple of the definition's."""
 
 _OF_TYPE: Mapping[str, Backoff] = {
     "RATE_LIMIT_EXCEEDED": Backoff(base_seconds=900, factor=2, cap_seconds=7_200, max_attempts=5),
@@ -60,35 +59,35 @@ FailedEnd = Literal[AttemptEnd.FAILED, AttemptEnd.TIMED_OUT, AttemptEnd.LOST]
 
 
 class Ending(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """An attempt that ended without a success."""
+    """An unsuccessful attempt."""
 
     end: FailedEnd
     failure: Failure
     worker: str
     worker_lost: bool = False
-    """The worker itself was gone, not only the attempt."""
+    """The whole worker was lost, not only the attempt."""
     is_common: bool = False
-    """So many fail alike at present that it does not speak against this task."""
+    """Many tasks currently fail with this signature, so it does not indicate a poisonous task."""
 
 
 class NextStep(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """Where the task goes: PENDING until `due_at`, QUEUED, QUARANTINED, FAILED or TIMED_OUT."""
+    """Next state of the task: PENDING until `due_at`, QUEUED, QUARANTINED, FAILED or TIMED_OUT."""
 
     state: TaskState
     because: str
     trail: Trail
-    """What the task's row is to remember."""
+    """New retry state of the task's row."""
     due_at: datetime | None = None
-    """Set if the state is PENDING, and only then."""
+    """Set if and only if the state is PENDING."""
 
 
 def decide_failure(
     task: Task, spec: TaskSpec, job: JobSpec, ending: Ending, tuning: Tuning, *, retries: int, most_memory: int | None,
     now: datetime,
 ) -> NextStep:  # fmt: skip
-    """What follows the attempt that just ended, which `task.tries` or, if it was lost, `task.losses` counts already.
+    """Decide what follows an attempt that just ended; `task.tries` or `task.losses` already counts it.
 
-    `retries` is how often the run has retried, `most_memory` what the largest worker has, if one is known.
+    `retries` is the number of retries of the run, `most_memory` the memory of the largest worker, if known.
     """
     trail = _follow(task.trail or Trail(), ending)
     if ending.failure.kind is FailureClass.INFRASTRUCTURE or ending.end is AttemptEnd.LOST:
@@ -98,29 +97,29 @@ def decide_failure(
     tries = tries_for(spec, policy, failure)
     what = _say(ending)
     if task.tries >= tries:
-        tried = "its only try" if tries == 1 else f"try {task.tries} of {tries}"
+        tried = "the only attempt" if tries == 1 else f"attempt {task.tries} of {tries}"
         return NextStep(state=otherwise, because=f"{tried} {what}", trail=trail)
-    tried = f"try {task.tries} of {tries} {what}"
+    tried = f"attempt {task.tries} of {tries} {what}"
     if failure.kind is FailureClass.PERMANENT:
-        return NextStep(state=otherwise, because=f"{tried}; trying again would not help", trail=trail)
+        return NextStep(state=otherwise, because=f"{tried}; not retried", trail=trail)
     if retries >= job.max_retries:
-        because = f"{tried}; the run has retried {retries} times, {job.max_retries} are allowed"
+        because = f"{tried}; the run's retry budget is used ({retries} of {job.max_retries})"
         return NextStep(state=otherwise, because=because, trail=trail)
     if len(trail.workers) >= POISONED_AT_WORKERS and not ending.is_common:
-        because = f"{tried}, in the same way on {', '.join(trail.workers)}: held until a person clears it"
+        because = f"{tried}, with the same error on {', '.join(trail.workers)}; quarantined until cleared"
         return NextStep(state=S.QUARANTINED, because=because, trail=trail)
     delay = delay_seconds(task, spec, policy, failure, tuning)
     trail, change = _helped(spec, policy, failure, trail, tuning, most_memory)
     return NextStep(
-        state=S.PENDING, because=f"{tried}; the next one in {delay:.3g} s{change}", trail=trail,
+        state=S.PENDING, because=f"{tried}; retrying in {delay:.3g} s{change}", trail=trail,
         due_at=now + timedelta(seconds=delay),
     )  # fmt: skip
 
 
 def tries_for(spec: TaskSpec, policy: RetryPolicy, failure: Failure) -> int:
-    """How many tries a task has that failed like this.
+    """Return the attempt limit of a task for this failure.
 
-    A class can have fewer than the task. It has more only by our own figures, and only if the task says nothing.
+    A class can lower the task's limit. Only built-in backoffs can raise it, and only if the task has the default limit.
     """
     said = policy.classes.get(failure.kind, _NOTHING_SAID).max_attempts
     if said is not None:
@@ -130,16 +129,16 @@ def tries_for(spec: TaskSpec, policy: RetryPolicy, failure: Failure) -> int:
 
 
 def delay_seconds(task: Task, spec: TaskSpec, policy: RetryPolicy, failure: Failure, tuning: Tuning) -> float:
-    """How long to wait before the next try, with jitter unless the policy is linear."""
+    """Return the delay before the next attempt, with jitter unless the policy is linear."""
     spread = 1.0 if policy.linear else 1 + JITTER * _fraction(f"{task.id}:{task.generation}:{task.attempt}")
     return backoff_seconds(max(1, task.tries), spec, policy, failure, tuning) * spread
 
 
 def backoff_seconds(tries: int, spec: TaskSpec, policy: RetryPolicy, failure: Failure, tuning: Tuning) -> float:
-    """How long to wait after so many tries, without jitter.
+    """Return the delay after `tries` attempts, without jitter.
 
-    As long as the other side said, if it did; else what the job says of the class goes first, then our own figures,
-    then what the job says of all classes, and last what is set for all jobs.
+    A delay given by the failing service takes precedence; then the job's backoff for the class, the built-in backoff,
+    the job's backoff for all classes, and the installation's default.
     """
     if failure.retry_after_seconds is not None:
         return failure.retry_after_seconds
@@ -149,7 +148,7 @@ def backoff_seconds(tries: int, spec: TaskSpec, policy: RetryPolicy, failure: Fa
         most = max(base, _first(said.cap_seconds, None, policy.cap_seconds, math.inf))
         return min(base * tries, most)
     factor = _first(said.factor, ours.factor, policy.factor, tuning.retry_factor)
-    # A cap that was meant for shorter delays does not make the first one shorter than it was said to be.
+    # A cap below the base delay does not shorten the first delay.
     cap = max(base, _first(said.cap_seconds, ours.cap_seconds, policy.cap_seconds, tuning.retry_cap_seconds))
     return min(base * factor ** (tries - 1), cap)
 
@@ -168,21 +167,21 @@ def _after_loss(
     task: Task, spec: TaskSpec, job: JobSpec, ending: Ending, trail: Trail, tuning: Tuning, now: datetime
 ) -> NextStep:
     if task.losses > LOSSES_ALLOWED:
-        because = f"infrastructure: its worker was lost {task.losses} times"
+        because = f"infrastructure: worker lost {task.losses} times"
         return NextStep(state=S.FAILED, because=because, trail=trail)
     if len(trail.lost_on) >= POISONED_AT_LOSSES:
-        because = f"{' and '.join(trail.lost_on)} were lost under it: held until a person clears it"
+        because = f"{' and '.join(trail.lost_on)} were lost while running it; quarantined until cleared"
         return NextStep(state=S.QUARANTINED, because=because, trail=trail)
-    times = f"{'once' if task.losses == 1 else f'{task.losses} times'}, {LOSSES_ALLOWED} are allowed"
+    times = f"loss {task.losses} of at most {LOSSES_ALLOWED}"
     if ending.end is AttemptEnd.LOST:
-        return NextStep(state=S.QUEUED, because=f"its worker was lost ({times}): queued again", trail=trail)
+        return NextStep(state=S.QUEUED, because=f"worker lost ({times}); requeued", trail=trail)
     delay = delay_seconds(task, spec, spec.retry or job.retry, ending.failure, tuning)
-    because = f"its worker failed to run it ({times}): {ending.failure.message}; again in {delay:.3g} s"
+    because = f"worker failed to run it ({times}): {ending.failure.message}; retrying in {delay:.3g} s"
     return NextStep(state=S.PENDING, because=because, trail=trail, due_at=now + timedelta(seconds=delay))
 
 
 def _follow(trail: Trail, ending: Ending) -> Trail:
-    """The trail with this attempt on it."""
+    """Add this attempt to the retry state."""
     worker = ending.worker
     if ending.failure.kind is FailureClass.INFRASTRUCTURE or ending.end is AttemptEnd.LOST:
         counts = ending.worker_lost and worker not in trail.lost_on
@@ -196,7 +195,7 @@ def _follow(trail: Trail, ending: Ending) -> Trail:
 def _helped(
     spec: TaskSpec, policy: RetryPolicy, failure: Failure, trail: Trail, tuning: Tuning, most_memory: int | None
 ) -> tuple[Trail, str]:
-    """The trail with what the next attempt needs more of, and that in words."""
+    """Grant the next attempt more memory or time; return the retry state and a description."""
     if failure.kind is FailureClass.RESOURCE:
         defined = spec.resources.memory_bytes
         now = trail.memory_bytes or defined
@@ -219,5 +218,5 @@ def _say(ending: Ending) -> str:
 
 
 def _fraction(name: str) -> float:
-    """A number from 0 to 1 that looks random and is always the same for a name."""
+    """Return a pseudorandom number from 0 to 1 that is the same for the same name."""
     return int.from_bytes(blake2b(name.encode(), digest_size=4).digest()) / 2**32

@@ -1,23 +1,23 @@
-"""The states of a task, the one table of transitions, and the one guard that every change passes (STA-1).
+"""Task states, their transition table, and the only functions that change a state (STA-1).
 
                  ┌────────── retry, paused ──────────┐
                  ▼                                   │
     (new) ─► PENDING ─► QUEUED ─► ASSIGNED ─► RUNNING ─► SUCCEEDED
                  │         ▲         │           │   ├─► FAILED
                  │         └─────────┴───────────┘   ├─► TIMED_OUT
-                 ├─► SKIPPED    given back, lost     └─► CANCELLED
+                 ├─► SKIPPED     returned, lost      └─► CANCELLED
                  └─► FAILED
-    QUARANTINED is reached from every state that is not final, and only a person leads out of it.
+    QUARANTINED is reached from every state that is not final, and left only by a person's action.
 
-Who performs each edge: the shard, in answer to an event, through `move`. Nothing automatic leaves a final state: a
+The shard performs each transition, in response to an event, through `move`. Nothing automatic leaves a final state: a
 person's retry goes through `reopen`, the only other function that assigns a state.
 
 1. A state is assigned in this file and nowhere else.
-2. Every assignment returns a `Transition`; `seq` counts them without a gap, so that the history of a task is a path.
+2. Every assignment returns a `Transition`; `seq` numbers them without a gap, so the history of a task is a path.
 3. Within one generation the path follows the table.
 
-If you add a state: the table here, `core/model/run.py` (what it means for the run), `api` names (STA-6), the
-simulator's model of I-04, and docs/explanation/states.md.
+If you add a state: the table here, `core/model/run.py` (its effect on the run), `api` names (STA-6), the simulator's
+model of I-04, and docs/explanation/states.md.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ UNSUCCESSFUL = frozenset({S.FAILED, S.TIMED_OUT})
 
 
 def is_allowed(start: TaskState | None, end: TaskState) -> bool:
-    """Whether the table has this edge. A new task has no state before PENDING."""
+    """Return whether the table has this transition. A new task has no state before PENDING."""
     return end is S.PENDING if start is None else end in _EDGES[start]
 
 
 def create(task: Task) -> Transition:
-    """The record of a task's first state, PENDING."""
+    """Return the transition of a new task into PENDING."""
     task.seq = 1
     return Transition(
         task_id=task.id, run_id=task.run_id, tenant=task.tenant, generation=task.generation, seq=1,
@@ -63,10 +63,7 @@ def create(task: Task) -> Transition:
 
 
 def move(task: Task, to: TaskState, *, now: datetime, by: str, because: str) -> Transition:
-    """Put `task` into `to` and return the record of it. Only `reopen` besides this assigns a state.
-
-    Raises IllegalTransition, with the task's story, if the table has no such edge.
-    """
+    """Put `task` into state `to` and return the transition. Raises IllegalTransition if the table does not have it."""
     start = task.state
     if to not in _EDGES[start]:
         raise IllegalTransition(f"{task.id} can't go from {start} to {to} ({because!r}, by {by}): {task}")
@@ -74,7 +71,7 @@ def move(task: Task, to: TaskState, *, now: datetime, by: str, because: str) -> 
 
 
 def reopen(task: Task, *, now: datetime, by: str, because: str) -> Transition:
-    """Start a final task again: a new generation, counters at zero, PENDING. Only a person's act leads here."""
+    """Start a final task again: a new generation, counters at zero, PENDING. Only a person's action leads here."""
     if task.state not in FINAL:
         raise IllegalTransition(f"{task.id} is {task.state}: only a final task can be reopened: {task}")
     task.generation += 1
@@ -98,7 +95,7 @@ def _assign(task: Task, to: TaskState, now: datetime, by: str, because: str) -> 
 
 
 class PipelineState(StrEnum):
-    """The names of the customer pipelines' API for the same states (STA-6)."""
+    """Names of the task states in the customer pipelines' API (STA-6)."""
 
     PENDING = "PENDING"
     CLAIMED = "CLAIMED"
@@ -126,5 +123,5 @@ _PIPELINE_NAMES = {
 
 
 def pipeline_state(state: TaskState) -> PipelineState:
-    """How the customer pipelines' API calls this state."""
+    """Return the name of a state in the customer pipelines' API."""
     return _PIPELINE_NAMES[state]

@@ -1,13 +1,13 @@
-"""How long a task may take: when somebody is told, when it is stopped, when it counts as stuck (LIV-2, LIV-4).
+"""Time limits of a task: soft limit, hard limit, stall limit (LIV-2, LIV-4).
 
     hard    `timeout_seconds`, else three times `expected_seconds`, else a day. The task is stopped.
-    soft    `soft_timeout_seconds`, else twice `expected_seconds`, else never. Its owner is told.
-    stall   `stall_seconds`, else 10 min for a task that says how far it is. The task is stopped.
+    soft    `soft_timeout_seconds`, else twice `expected_seconds`, else never. An alert is sent.
+    stall   `stall_seconds`, else 10 min for a task that reports progress. The task is stopped.
 
-The day and the 10 minutes are measures that can be set (`core/model/settings.py`).
+The day and the 10 minutes are settings (`core/model/settings.py`).
 
-Limits that follow from `expected_seconds` are never shorter than 30 s: a task of 10 ms that takes 30 is not late, its
-machine is busy (docs/adr/0020). What earlier attempts left behind (`Trail.limit_seconds`) replaces the hard limit.
+Limits derived from `expected_seconds` are never shorter than 30 s: a task of 10 ms that takes 30 ms is not late, its
+machine is busy (docs/adr/0020). `Trail.limit_seconds`, left by earlier attempts, replaces the hard limit.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from mainspring.core.model.task import Trail
 LEAST_DERIVED_SECONDS = 30.0
 LONGEST_SECONDS = 366 * 86_400.0
 MOST_TIMES = 10.0
-"""A task gets at most so many times its hard limit by asking for more time, or by having been too slow."""
+"""Maximum of extended limits, as a multiple of the hard limit."""
 _LONGER_AFTER_TIMEOUT = 1.5
 
 
 def hard_limit(spec: TaskSpec, trail: Trail | None, tuning: Tuning) -> float:
-    """After so many seconds an attempt is stopped."""
+    """Return the hard limit of an attempt, in seconds."""
     if trail is not None and trail.limit_seconds is not None:
         return trail.limit_seconds
     return defined_hard_limit(spec, tuning)
 
 
 def defined_hard_limit(spec: TaskSpec, tuning: Tuning) -> float:
-    """The same, as the definition has it."""
+    """Return the hard limit according to the definition."""
     if spec.timeout_seconds is not None:
         return spec.timeout_seconds
     if spec.expected_seconds is not None:
@@ -40,10 +40,7 @@ def defined_hard_limit(spec: TaskSpec, tuning: Tuning) -> float:
 
 
 def limits(spec: TaskSpec, trail: Trail | None, tuning: Tuning) -> tuple[float | None, float]:
-    """After so many seconds its owner is told, and after so many it is stopped.
-
-    Nobody is told, if it has no such limit, or none before it is stopped anyway.
-    """
+    """Return the soft and the hard limit. The soft limit is None if there is none below the hard limit."""
     soft, hard = spec.soft_timeout_seconds, hard_limit(spec, trail, tuning)
     if soft is None:
         if spec.expected_seconds is None:
@@ -53,17 +50,17 @@ def limits(spec: TaskSpec, trail: Trail | None, tuning: Tuning) -> tuple[float |
 
 
 def stall_limit(spec: TaskSpec, tuning: Tuning) -> float:
-    """After so many seconds without progress an attempt is stopped."""
+    """Return the maximum time without progress."""
     return spec.stall_seconds if spec.stall_seconds is not None else tuning.stall_seconds
 
 
 def after_timeout(spec: TaskSpec, trail: Trail | None, tuning: Tuning) -> float:
-    """The hard limit of the next attempt of a task that was too slow."""
+    """Return the hard limit of the attempt after a timeout."""
     return _bounded(spec, trail, hard_limit(spec, trail, tuning) * _LONGER_AFTER_TIMEOUT, tuning)
 
 
 def extended(spec: TaskSpec, trail: Trail | None, tuning: Tuning, *, elapsed: float, seconds: float) -> float:
-    """The hard limit of an attempt that asks for so many seconds from now on: never less than it had."""
+    """Return the hard limit of an attempt that asks for `seconds` more from now: never lower than before."""
     return _bounded(spec, trail, elapsed + seconds, tuning)
 
 

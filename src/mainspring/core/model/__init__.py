@@ -1,1 +1,1 @@
-"""The plain types: task, run, job, worker, batch, and the other rows that a store keeps."""
+"""Domain types: task, run, job, worker, batch, and the other rows of the store."""

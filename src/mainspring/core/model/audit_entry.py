@@ -1,11 +1,11 @@
-"""The audit log (SEC-4): who did what, from where, with what before and after, in chains that show any tampering.
+"""The audit log (SEC-4): who did what, from where, with the state before and after, in tamper-evident chains.
 
-1. An entry is written in the transaction of the change that it tells of: there is none without the other (I-73).
-2. Within a second it is *sealed*: it gets the next number of its tenant's chain, and a hash over itself and the hash
-   of the entry before. Whoever changes, removes or slips in a sealed entry breaks the chain there, and `faults_in`
-   names the place. Heads of chains that are kept elsewhere show a chain that was cut short or written anew.
+1. An entry is written in the transaction of the change it records: there is none without the other (I-73).
+2. Within a second it is *sealed*: it gets the next sequence number of its tenant's chain, and a hash over itself and
+   the hash of the previous entry. Changing, removing or inserting a sealed entry breaks the chain, and `faults_in`
+   reports where. Chain heads that are kept elsewhere detect a truncated or rewritten chain.
 
-Entries never have a secret in them: no token, and no value of a secret.
+Entries never contain a secret: no token, and no value of a secret.
 """
 
 from __future__ import annotations
@@ -20,44 +20,44 @@ from msgspec.structs import asdict
 from mainspring.core.schedules.time_zones import EPOCH
 
 BEGINNING = "0" * 64
-"""What the first entry of a chain follows."""
+"""Previous hash of the first entry of a chain."""
 INSTALLATION = "*"
-"""The chain of what concerns no tenant alone: workers, settings, tokens for everybody."""
+"""Chain of entries that concern no single tenant: workers, settings, tokens for all tenants."""
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One act. The fields are the first columns of `audit`, in the same order."""
+    """One recorded action. The fields are the first columns of `audit`, in the same order."""
 
     id: str
-    """The request that it came with, `req_..`; two acts of one request have a number behind it."""
+    """Id of the request, `req_..`; a number is appended if a request has several entries."""
     at: datetime = EPOCH
-    """By the store's clock, given by the store."""
+    """Store time, set by the store."""
     tenant: str
-    """Whose chain it belongs to: INSTALLATION if it concerns no tenant alone."""
+    """Tenant of the chain, or INSTALLATION."""
     actor: str
     """`token:etl-bot`, `local`, `attempt:att_..`."""
     source: str
-    """The address that it came from."""
+    """Client address."""
     act: str
-    """The operation, by its name in the OpenAPI document: `cancel_run`."""
+    """Operation id in the OpenAPI document: `cancel_run`."""
     object: str
-    """What it was done to: an id, or a name."""
+    """Id or name of the target."""
     why: str = ""
     before: str | None = None
-    """JSON: what it was like, if that says anything."""
+    """Previous state as JSON, if any."""
     after: str | None = None
-    """JSON: what became of it."""
+    """New state as JSON."""
 
 
 class AuditRow(AuditEntry, frozen=True, kw_only=True):
-    """An entry as it is kept. `seq` is 0 until it is sealed."""
+    """A stored entry. `seq` is 0 until it is sealed."""
 
     seq: int = 0
     hash: str = ""
 
 
 class ChainHead(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a chain ends. The fields are the columns of `audit_heads`, in the same order."""
+    """Last entry of a chain. The fields are the columns of `audit_heads`, in the same order."""
 
     tenant: str
     seq: int
@@ -65,23 +65,23 @@ class ChainHead(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditFault(msgspec.Struct, frozen=True, kw_only=True):
-    """A place where a chain is not what it was when it was sealed."""
+    """A position where a chain differs from what was sealed."""
 
     tenant: str
     seq: int
     id: str
-    """The entry there; empty if it is one that is missing."""
+    """Id of the entry; empty if the entry is missing."""
     why: str
 
 
 def link(previous: str, seq: int, entry: AuditEntry) -> str:
-    """The hash of an entry that follows another: over that one's hash, the number, and every field as JSON."""
+    """Return the hash of an entry: over the previous hash, the sequence number, and every field as JSON."""
     fields = [getattr(entry, name) for name in AuditEntry.__struct_fields__]
     return hashlib.sha256(previous.encode() + msgspec.json.encode([seq, *fields])).hexdigest()
 
 
 def seal(entries: Iterable[AuditEntry], heads: Mapping[str, ChainHead]) -> list[AuditRow]:
-    """The entries with their places in the chains that end in `heads`, in the order in which they are given."""
+    """Seal entries, in the given order, onto the chains that end in `heads`."""
     ends = {tenant: (head.seq, head.hash) for tenant, head in heads.items()}
     sealed = []
     for entry in entries:
@@ -94,41 +94,42 @@ def seal(entries: Iterable[AuditEntry], heads: Mapping[str, ChainHead]) -> list[
 
 
 def heads_of(sealed: Iterable[AuditRow]) -> list[ChainHead]:
-    """Where the chains of these entries end, by tenant."""
+    """Return the new chain heads, sorted by tenant."""
     ends = {row.tenant: ChainHead(tenant=row.tenant, seq=row.seq, hash=row.hash) for row in sealed}
     return [ends[tenant] for tenant in sorted(ends)]
 
 
 class ChainCheck:
-    """Goes along one tenant's chain, in order and in parts, and tells where it is broken.
+    """Verify one tenant's chain, in order and in parts.
 
-    The first entry is taken as it is if older ones are no longer kept. After a broken place the check goes on with what
-    the rows say, so that one change is one fault.
+    The first entry is trusted if older ones have been pruned. After a fault the check continues from the stored row, so
+    that one change is reported as one fault.
     """
 
     def __init__(self, tenant: str) -> None:
         self._tenant = tenant
         self.head: ChainHead | None = None
-        """How far it has come."""
+        """Last entry checked."""
 
     def faults_in(self, rows: Sequence[AuditRow]) -> Iterator[AuditFault]:
-        """What is wrong with the next part of the chain, whose rows come in the order of their numbers."""
+        """Yield the faults in the next part of the chain, sorted by sequence number."""
         for row in rows:
             previous = self.head.hash if self.head is not None else BEGINNING if row.seq == 1 else None
             if self.head is not None and row.seq != self.head.seq + 1:
                 missing = row.seq - self.head.seq - 1
-                yield self._fault(row, f"{missing} missing before it" if missing > 0 else "its number is there twice")
+                why = f"entries missing before it: {missing}" if missing > 0 else "duplicate sequence number"
+                yield self._fault(row, why)
             elif previous is not None and link(previous, row.seq, row) != row.hash:
-                yield self._fault(row, "it is not what was sealed")
+                yield self._fault(row, "differs from what was sealed")
             self.head = ChainHead(tenant=self._tenant, seq=row.seq, hash=row.hash)
 
     def fault_at_end(self, head: ChainHead) -> AuditFault | None:
-        """What is wrong if the chain should end in this head, or have gone on from it."""
+        """Return the fault if the chain does not end in this head or continue from it."""
         found = self.head
         if found is None or found.seq < head.seq:
             return AuditFault(tenant=self._tenant, seq=head.seq, id="", why="the end of the chain is missing")
         if found.seq == head.seq and found.hash != head.hash:
-            return AuditFault(tenant=self._tenant, seq=head.seq, id="", why="the chain was written anew")
+            return AuditFault(tenant=self._tenant, seq=head.seq, id="", why="the chain was rewritten")
         return None
 
     def _fault(self, row: AuditRow, why: str) -> AuditFault:

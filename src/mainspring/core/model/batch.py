@@ -1,7 +1,7 @@
-"""A batch: the rows that change together, and the effects that follow once they are durable.
+"""Batch: the rows that change together, and the effects that follow once they are durable.
 
-A shard makes it, the host commits it, the store writes it, whole or not at all. Rows are copies, taken when the batch
-is closed: what the shard's memory does afterwards does not reach them, so the same batch can be written twice.
+A shard builds it, the host commits it, and the store writes it atomically. Rows are copies, taken when the batch is
+closed: later changes in the shard's memory don't reach them, so the same batch can be written twice.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mainspring.core.model.task import Attempt, Task, TaskState, Transition
 
 
 class TaskChange(msgspec.Struct, frozen=True, gc=False):
-    """A task's new row, and what its row must be before: the compare-and-swap (STA-2)."""
+    """A task's new row, and the expected previous one: a compare-and-swap (STA-2)."""
 
     task: Task
     was: TaskState
@@ -28,7 +28,7 @@ class TaskChange(msgspec.Struct, frozen=True, gc=False):
 
 
 class LateResult(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A result that came for an attempt already over. Kept with the attempt, never applied (I-52)."""
+    """A result for an attempt that has already ended. Stored with the attempt, never applied (I-52)."""
 
     attempt_id: str
     outcome: str
@@ -38,34 +38,34 @@ class LateResult(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class SpreadKind(StrEnum):
-    """Work on a run that may exceed a batch."""
+    """Kind of a bulk operation: work on a run that may exceed one batch."""
 
     ADOPT = "adopt"
-    """Make its tasks."""
+    """Create its tasks."""
     CANCEL = "cancel"
-    """Cancel whatever is not over."""
+    """Cancel all tasks that have not ended."""
     FAIL_FAST = "fail_fast"
-    """Cancel whatever has not started."""
+    """Cancel all tasks that have not started."""
     PAUSE = "pause"
-    """Take what is queued out of the queues, call back what has not started."""
+    """Dequeue queued tasks and recall assigned ones."""
     RESUME = "resume"
-    """Queue again what may run."""
+    """Queue eligible tasks again."""
     REPRIORITISE = "priority"
-    """Give whatever is not over the priority that the run has by now."""
+    """Apply the run's priority to all tasks that have not ended."""
     REOPEN = "reopen"
-    """Start again what was cancelled or skipped because of a task that a person retries."""
+    """Reopen tasks that were cancelled or skipped because of a task that is retried."""
     FAN_OUT = "fan_out"
-    """Make a task for each item of a list (DAG-2)."""
+    """Create a task for each item of a list (DAG-2)."""
     GROW = "grow"
-    """Make the tasks that an output adds (DAG-5)."""
+    """Create the tasks that an output adds (DAG-5)."""
 
 
 class Spread(msgspec.Struct, gc=False, kw_only=True):
-    """How far such work is. A new leader goes on where it stopped. (run, parent, generation, kind) is the key."""
+    """Progress of a bulk operation. A new leader resumes it. The key is (run, parent, generation, kind)."""
 
     run_id: str
     parent: str
-    """The task whose output made it, or empty for the run itself."""
+    """Task whose output caused it; empty for the run itself."""
     generation: int
     kind: SpreadKind
     shard: str
@@ -76,12 +76,12 @@ class Spread(msgspec.Struct, gc=False, kw_only=True):
 
 
 class Outgoing(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """Something that must reach somebody outside, at least once, in the order of its key."""
+    """An outbox row: a message delivered at least once, in order per key."""
 
     id: str
-    """Made of run, generation and kind, so that the receiver can ignore what it has seen."""
+    """Derived from run, generation and kind, so that the receiver can ignore duplicates."""
     key: str
-    """Rows of one key are delivered in order, one at a time."""
+    """Rows with the same key are delivered in order, one at a time."""
     kind: str
     payload: str
     """JSON."""
@@ -89,21 +89,21 @@ class Outgoing(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class RejectedEvent(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """An event that could not be taken, kept for a person (one bad value never stops a shard)."""
+    """An event that the shard rejected, kept for inspection: one bad value never stops a shard."""
 
     id: str
     shard: str
     kind: str
     subject: str
-    """The id of the task, run or shape that it is about."""
+    """Id of the task, run or shape concerned."""
     event: str
-    """As JSON, with what no store takes replaced."""
+    """As JSON, with characters replaced that a store can't hold."""
     fault: str
     at: datetime
 
 
 class Checkpoint(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """What an attempt saved for the next one of its task; only the latest is kept (WRK-7)."""
+    """State that an attempt saved for the next attempt of its task; only the latest is kept (WRK-7)."""
 
     task_id: str
     run_id: str
@@ -114,12 +114,12 @@ class Checkpoint(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class WorkerRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A worker as people see it in lists. Scheduling reads of it only whether it is cordoned or draining."""
+    """A worker as listed by the API. Scheduling reads only whether it is cordoned or draining."""
 
     id: str
     shard: str
     offer: str
-    """Its resources as JSON."""
+    """Its resources, as JSON."""
     labels: str
     zone: str
     version: str
@@ -127,13 +127,13 @@ class WorkerRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     since: datetime
     last_heard_at: datetime
     hold: str = ""
-    """`cordoned` or `draining`: it gets nothing new. Empty: it may (WRK-9)."""
+    """`cordoned` or `draining`: no new work is assigned. Empty: schedulable (WRK-9)."""
     hold_why: str = ""
-    """By whom, and why."""
+    """Who cordoned it, and why."""
 
 
 class BreakerRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A circuit that is open: retries of one signature, or a whole job, are held back (RTY-4)."""
+    """An open circuit breaker that holds the retries of one signature, or a whole job (RTY-4)."""
 
     shard: str
     kind: str
@@ -141,47 +141,47 @@ class BreakerRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     subject: str
     """The signature, or `tenant/job`."""
     because: str
-    """For people: the error that is alike, or the share that fails."""
+    """The shared error, or the failure rate."""
     opened_at: datetime
     probed_at: datetime | None = None
-    """When something was last let through to see whether it is better."""
+    """When the last probe was let through."""
     closed_at: datetime | None = None
-    """Set: its row goes."""
+    """When set, the row is deleted."""
 
 
 class DurationRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """How long a task of a job usually takes, from its latest successes; the run as a whole has an empty `task`."""
+    """Recent durations of a task of a job, successes only; an empty `task` stands for the whole run."""
 
     shard: str
     tenant: str
     job: str
     task: str
     count: int
-    """How many there have been."""
+    """Number of successes recorded."""
     p50_seconds: float
     p90_seconds: float
     p99_seconds: float
     samples: tuple[float, ...]
-    """The latest ones, oldest first, in seconds."""
+    """Latest durations in seconds, oldest first."""
     updated_at: datetime
 
 
 class TallyRow(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """How many tasks of a tenant failed in a part of an hour, so that a new leader knows (ADM-5)."""
+    """Failed tasks of a tenant in a five-minute bucket, so that a new leader knows them (ADM-5)."""
 
     shard: str
     tenant: str
     since: datetime
-    """When the part began: parts are five minutes long."""
+    """Start of the bucket."""
     failures: int
 
 
 class Effect(msgspec.Struct, frozen=True, gc=False):
-    """Something to let out once the batch is durable. The concrete ones are in `shard/effects.py`."""
+    """An effect, released once the batch is durable. The concrete ones are in `shard/effects.py`."""
 
 
 class Batch(msgspec.Struct, kw_only=True):
-    """The only output of a shard. Until it is committed, the world outside knows nothing of it."""
+    """The only output of a shard. Nothing of it is visible outside until it is committed."""
 
     runs: list[Run] = []
     """New values of the columns that a shard may change."""
@@ -191,33 +191,33 @@ class Batch(msgspec.Struct, kw_only=True):
     attempts: list[Attempt] = []
     late: list[LateResult] = []
     spreads: list[Spread] = []
-    """A spread whose `done` is its `total` is over, and its row goes."""
+    """A bulk operation whose `done` equals its `total` is complete, and its row is deleted."""
     outbox: list[Outgoing] = []
     rejected: list[RejectedEvent] = []
     workers: list[WorkerRow] = []
     checkpoints: list[Checkpoint] = []
-    """Replaces what was saved before for the same task."""
+    """Each replaces the previous checkpoint of its task."""
     breakers: list[BreakerRow] = []
     """Opened, probed or closed."""
     durations: list[DurationRow] = []
     shares: list[ShareRow] = []
-    """Parts of limits that this shard has lowered, or of which it needs another amount: `granted` never rises here. One
-    of 0 of which nothing is needed goes; one that the shard does not hold is not made."""
+    """Limit shares that this shard lowers, or whose need it changes: `granted` never rises here. A share of 0 without
+    need is deleted; a share that the shard does not hold is not created."""
     tallies: list[TallyRow] = []
-    """Replace what was counted before for the same shard, tenant and part. Those of the shard that are older than 65
-    minutes go."""
+    """Each replaces the stored count of the same shard, tenant and bucket. Buckets of the shard older than 65 minutes
+    are deleted."""
     archived: list[str] = []
-    """Runs, all final, that move to history: so many of their tasks as a batch may move, and with the last the run."""
+    """Final runs that move to history, a batch of tasks at a time; the run moves with its last task."""
     audit: list[AuditEntry] = []
-    """What people asked for, and was carried out in this batch."""
+    """Requested actions that were executed in this batch."""
     decisions: list[Decision] = []
-    """Some of what was decided in this batch, and why. One whose id is there already is not written again."""
+    """Sampled decisions of this batch, with their reasons. An id that exists is not written again."""
     artifacts: list[ArtifactRow] = []
-    """Files of attempts whose results are applied in this batch. One that is there already is not written again."""
+    """Files of attempts whose results are applied in this batch. One that exists is not written again."""
     effects: list[Effect] = []
 
     def rows(self) -> int:
-        """How many rows it writes. An empty batch only renews the lease."""
+        """Return the number of rows written. An empty batch only renews the lease."""
         return (
             len(self.runs) + len(self.new_tasks) + len(self.tasks) + len(self.transitions) + len(self.attempts)
             + len(self.late) + len(self.spreads) + len(self.outbox) + len(self.rejected) + len(self.workers)

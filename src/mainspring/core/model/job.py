@@ -1,8 +1,8 @@
-"""A job: what somebody wants done, as they define it, and as the shard reads it.
+"""Job definition, as submitted and as compiled for the shard.
 
 `JobSpec` is the definition: immutable, stored as JSON, validated by `core/admission/validate_submission.py`. `Job` is
-the same, compiled: tasks in topological order, edges as positions both ways, one shape per task, so that a completion
-costs its children only (DAG-1). A position is a task's place in that order, the same for every run of the job.
+its compiled form: tasks in topological order, edges as positions both ways, one shape per task, so that completing a
+task costs only its children (DAG-1). A position is a task's index in that order, the same for every run of the job.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ DEFAULT_RESOURCES = Resources(cpu_millis=1000, memory_bytes=256 * 1024 * 1024)
 
 
 class OnSkip(StrEnum):
-    """What a task does when an upstream was skipped (DAG-4)."""
+    """What a task does when an upstream task was skipped (DAG-4)."""
 
     SKIP = "skip"
     RUN = "run"
 
 
 class Edge(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
-    """A task that must be over first, and, if given, what must be true of its output."""
+    """An upstream task, with an optional condition on its output."""
 
     task: str
     when: str | None = None
@@ -42,44 +42,44 @@ class TaskSpec(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_default
 
     name: str
     work: msgspec.Raw = msgspec.Raw(b"{}")
-    """What the worker is to do, as JSON. The scheduler never looks inside."""
+    """What the worker executes, as JSON. Opaque to the scheduler."""
     needs: tuple[Edge, ...] = ()
     resources: Resources = DEFAULT_RESOURCES
     labels: dict[str, str] = {}
-    """Labels that a worker must have."""
+    """Required worker labels."""
     zone: str | None = None
     max_attempts: int = DEFAULT_ATTEMPTS
     retry_delay_seconds: float | None = None
-    """None: as it is set for all jobs (`core/model/settings.py`)."""
+    """None: the installation's default (`core/model/settings.py`)."""
     timeout_seconds: float | None = None
-    """The hard limit: three times `expected_seconds` unless said, and a day if neither is (LIV-4)."""
+    """Hard limit. Default: three times `expected_seconds`, or a day without it (LIV-4)."""
     soft_timeout_seconds: float | None = None
-    """An alert is sent then: after twice `expected_seconds` unless said, and never if neither is."""
+    """When an alert is sent. Default: twice `expected_seconds`, or never without it."""
     stall_seconds: float | None = None
-    """Killed if it makes no progress for so long: 10 min unless said, for a task that says how far it is (LIV-2)."""
+    """Killed after this time without progress. Default: 10 min, for a task that reports progress (LIV-2)."""
     expected_seconds: float | None = None
     on_skip: OnSkip = OnSkip.SKIP
     when: str | None = None
-    """An expression over `outputs` (of what it needs, by name) and `params`, asked once everything upstream is over:
-    if it is false, the task is skipped (DAG-4)."""
+    """Condition over `outputs` (of upstream tasks, by name) and `params`, evaluated once all upstream tasks have ended:
+    if false, the task is skipped (DAG-4)."""
     retry: RetryPolicy | None = None
-    """The job's, unless said."""
+    """Default: the job's policy."""
     for_each: str | None = None
-    """An expression over `outputs` (of what it needs, by name) and `params` that gives a list: a task for each item,
-    with `item`, `partition` and `total` (DAG-2). What needs this task waits for all of them."""
+    """Expression over `outputs` (of upstream tasks, by name) and `params` that returns a list: one task per item, with
+    `item`, `partition` and `total` (DAG-2). Downstream tasks wait for all of them."""
     label: str | None = None
-    """A template over `item` and `partition` that names each of them for people."""
+    """Template over `item` and `partition`: the display name of each of them."""
     grows: bool = False
     """Its output may add tasks and edges to the run (DAG-5): `{"tasks": [..], "edges": [..]}`."""
     prefer: dict[str, str] = {}
-    """Labels that a worker had better have (PLC-3)."""
+    """Preferred worker labels (PLC-3)."""
     prefer_zone: str | None = None
     near: tuple[str, ...] = ()
-    """Tasks of the run on whose worker it must run, once they have started (affinity)."""
+    """Affinity: must run on the worker of these tasks of the run, once they have started."""
     apart: tuple[str, ...] = ()
-    """Tasks of the run on whose worker it must not run at the same time; its own name spreads a fan-out."""
+    """Anti-affinity: must not run on a worker together with these tasks of the run; its own name spreads a fan-out."""
     groups: tuple[str, ...] = ()
-    """Groups that count it while it has room (PLC-12)."""
+    """Concurrency and rate groups that count it while it holds a lease (PLC-12)."""
 
 
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -89,24 +89,24 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
     tasks: tuple[TaskSpec, ...]
     on_failure: FailurePolicy = FailurePolicy.FAIL_FAST
     timeout_seconds: float | None = None
-    """The run's own limit, from its adoption on."""
+    """Limit of the run, from its adoption."""
     retry: RetryPolicy = RetryPolicy()
     max_retries: int = 100
-    """Of all its tasks together, in one run (RTY-3)."""
+    """Of all tasks of a run together (RTY-3)."""
     max_fan_out: int = 10_000
-    """Past it the run is paused, and its owner told (DAG-2)."""
+    """Above it, the run is paused and its owner notified (DAG-2)."""
     labels: dict[str, str] = {}
-    """For people and their filters, such as `team: ml`."""
+    """Metadata for filters, such as `team: ml`."""
     description: str = ""
-    """For people."""
+    """Free text."""
     pool: str | None = None
-    """Where its runs go; None: where the server sends them, or a policy does (ADM-8)."""
+    """Pool of its runs; None: the server's default, or by policy (ADM-8)."""
     groups: tuple[str, ...] = ()
-    """Groups that count each of its runs, from its first start until it is over (PLC-12)."""
+    """Groups that count each of its runs, from its first start until it has ended (PLC-12)."""
     finish_within_seconds: float | None = None
-    """By when a run is to be over, from its window on, or from its start if it has none (PLC-11)."""
+    """Deadline, relative to the window, or to the start of a run without one (PLC-11)."""
     escalate: bool = True
-    """A run that may not be over by then gets the next higher priority, if its tenant may have that."""
+    """Raise the priority of a run at risk of missing its deadline by one, if its tenant may use that priority."""
 
 
 class JobRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,12 +119,13 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     definition: str
     """A `JobSpec` as JSON."""
     created_at: datetime | None = None
-    """Given by the store; None for one of before schema 0004."""
+    """Set by the store; None for a row from before schema 0004."""
     created_by: str = ""
     deleted_at: datetime | None = None
-    """All versions of a name are deleted together, and come back with the next one (soft: runs still find theirs)."""
+    """Soft delete: all versions of a name are deleted together, and restored by the next version. Runs still find
+    theirs."""
     labels: str = "{}"
-    """JSON: those of the definition, where lists can see them."""
+    """JSON: labels of the definition, for lists."""
 
 
 class _Counted(msgspec.Struct):
@@ -132,12 +133,12 @@ class _Counted(msgspec.Struct):
 
 
 def count_tasks(row: JobRow) -> int:
-    """How many tasks a stored definition has. Nothing of them is read."""
+    """Return the number of tasks of a stored definition, without decoding them."""
     return len(msgspec.json.decode(row.definition, type=_Counted).tasks)
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """A definition, ready to be run."""
+    """A compiled definition."""
 
     id: str
     spec: JobSpec
@@ -151,13 +152,13 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     templates: frozenset[int]
     """Positions of the tasks with `for_each`."""
     named: dict[str, int]
-    """Where the tasks stand that others want to be near to, by name."""
+    """Positions of the tasks that affinity rules name, by task name."""
     is_growing: bool
-    """Whether its runs may get more tasks than it says."""
+    """Whether its runs may get more tasks than it defines."""
 
 
 def compile_job(job_id: str, spec: JobSpec) -> Job:
-    """Make a definition ready to be run. It has been validated before: raises Broken if its graph has a cycle."""
+    """Compile a validated definition. Raises Broken if its graph has a cycle."""
     numbers = {task.name: number for number, task in enumerate(spec.tasks)}
     needs = [[numbers[edge.task] for edge in task.needs] for task in spec.tasks]
     order = topological_order(needs)
@@ -184,6 +185,6 @@ def compile_job(job_id: str, spec: JobSpec) -> Job:
 
 
 def named_in(tasks: Sequence[TaskSpec], shapes: Iterable[Shape]) -> dict[str, int]:
-    """Where the tasks stand that others want to be near to, by name."""
+    """Return the positions of the tasks that affinity rules name."""
     wanted = {name for shape in shapes for name in shape.near}
     return {task.name: position for position, task in enumerate(tasks) if task.name in wanted} if wanted else {}

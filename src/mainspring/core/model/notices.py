@@ -1,7 +1,7 @@
-"""What people are sent of an alert, and which channel wants it (OBS-6).
+"""Notifications of alerts, and the filter of each channel (OBS-6).
 
-An episode is told twice: that it began and that it is over. Both notices have the episode's id. A notice is complete:
-whoever gets it needs nothing of ours to understand it.
+An episode is notified twice: when it begins and when it ends. Both notices have the episode's id. A notice is
+self-contained: the recipient needs no access to the API to understand it.
 """
 
 from __future__ import annotations
@@ -18,35 +18,35 @@ _WEIGHT = {severity: weight for weight, severity in enumerate(Severity)}
 
 
 class NoticeState(StrEnum):
-    """What is told of an episode."""
+    """State of the episode."""
 
     FIRING = "firing"
     RESOLVED = "resolved"
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
-    """What is sent, whatever the channel."""
+    """A notification, independent of the channel."""
 
     id: str
-    """Of the episode: the same when it began and when it is over."""
+    """Id of the episode: the same when it begins and when it ends."""
     state: NoticeState
     kind: AlertKind
     severity: Severity
     tenant: str
-    """Empty if it is about the installation."""
+    """Empty for the installation."""
     summary: str
     """One sentence: what is wrong, or how it ended."""
     details: dict[str, str | int | float | bool | None]
     opened_at: datetime
     resolved_at: datetime | None = None
     count: int = 1
-    """How often it was raised."""
+    """Number of times it was raised."""
     link: str | None = None
-    """Where the run is that it is about, if it is about one."""
+    """URL of the run concerned, if any."""
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
-    """Which alerts a channel wants; what is not said does not matter."""
+    """Alert filter of a channel; a missing field matches everything."""
 
     tenant: str | None = None
     min_severity: Severity = Severity.INFO
@@ -55,7 +55,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def wants(wish: Wish, notice: Notice) -> bool:
-    """Whether a channel with this wish is to be told."""
+    """Return whether a notice passes a channel's filter."""
     return (
         wish.tenant in {None, notice.tenant}
         and _WEIGHT[notice.severity] >= _WEIGHT[wish.min_severity]
@@ -64,6 +64,6 @@ def wants(wish: Wish, notice: Notice) -> bool:
 
 
 def link_to_run(address: str, details: Mapping[str, str | int | float | bool | None]) -> str | None:
-    """Where the API shows the run that `details` names, if it names one and the address is known."""
+    """Return the API URL of the run that `details` names, if it names one and the address is known."""
     run = details.get("run")
     return f"{address}/api/v1/runs/{run}" if address and run else None

@@ -1,4 +1,4 @@
-"""What tasks ask for and workers offer, as vectors of whole numbers."""
+"""Resource vectors: task requests and worker capacity, in whole numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 class Resources(msgspec.Struct, frozen=True, gc=False, order=False, forbid_unknown_fields=True):
-    """An amount of each resource. Whole numbers, so that adding and taking away never drifts."""
+    """An amount of each resource. Whole numbers, so that adding and subtracting never drifts."""
 
     cpu_millis: int = 0
     memory_bytes: int = 0
@@ -34,7 +34,7 @@ class Resources(msgspec.Struct, frozen=True, gc=False, order=False, forbid_unkno
         )
 
     def fits(self, room: Resources) -> bool:
-        """Whether this much is there in `room`."""
+        """Return whether this amount fits into `room`."""
         return (
             self.cpu_millis <= room.cpu_millis
             and self.memory_bytes <= room.memory_bytes
@@ -43,7 +43,7 @@ class Resources(msgspec.Struct, frozen=True, gc=False, order=False, forbid_unkno
         )
 
     def is_negative(self) -> bool:
-        """Whether any part is below zero, which no amount that exists can be."""
+        """Return whether any resource is below zero."""
         return self.cpu_millis < 0 or self.memory_bytes < 0 or self.gpus < 0 or self.disk_bytes < 0
 
 
@@ -51,7 +51,8 @@ NOTHING = Resources()
 
 
 def dominant_share(used: Resources, total: Resources) -> float:
-    """The largest fraction that `used` takes of any one resource of `total`: a tenant's share (PLC-4)."""
+    """Return the largest fraction that `used` takes of any one resource of `total`: a tenant's dominant share
+    (PLC-4)."""
     share = 0.0
     if total.cpu_millis:
         share = used.cpu_millis / total.cpu_millis
@@ -65,7 +66,7 @@ def dominant_share(used: Resources, total: Resources) -> float:
 
 
 def say_amount(name: str, amount: int) -> str:
-    """So much of one resource, for people: `0.5 cores`, `512 MiB of memory`, `1 GPU`."""
+    """Format an amount of one resource: `0.5 cores`, `512 MiB of memory`, `1 GPU`."""
     if name in _BYTES:
         unit = min(max(0, amount.bit_length() - 1) // 10, len(_UNITS) - 1)
         return f"{amount / 1024**unit:.4g} {_UNITS[unit]} of {_BYTES[name]}"
@@ -74,5 +75,5 @@ def say_amount(name: str, amount: int) -> str:
 
 
 def say_amounts(resources: Resources) -> list[str]:
-    """What there is of each resource, for people; nothing of those of which there is nothing."""
+    """Format the amount of each resource, omitting zeros."""
     return [say_amount(name, amount) for name in NAMES if (amount := getattr(resources, name))]

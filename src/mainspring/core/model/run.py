@@ -14,7 +14,7 @@ S = TaskState
 
 
 class RunState(StrEnum):
-    """Where a run is."""
+    """State of a run."""
 
     PENDING = "PENDING"
     RUNNING = "RUNNING"
@@ -32,10 +32,10 @@ FINAL_RUN = frozenset({RunState.SUCCEEDED, RunState.FAILED, RunState.PARTIAL, Ru
 _ENDINGS = {
     RunState.SUCCEEDED: "no task failed",
     RunState.FAILED: "a task failed",
-    RunState.PARTIAL: "a task failed, and the others went on without it",
-    RunState.TIMED_OUT: "its time was up",
+    RunState.PARTIAL: "a task failed; the others continued",
+    RunState.TIMED_OUT: "timed out",
 }
-"""Why a run has ended. One that was cancelled says who cancelled it."""
+"""Reason per final state. A cancelled run names who cancelled it."""
 
 
 class FailurePolicy(StrEnum):
@@ -46,7 +46,7 @@ class FailurePolicy(StrEnum):
     FAIL_AFTER_ALL = "fail_after_all"
     """Cancel descendants only; other branches finish."""
     SKIP_FAILED = "skip_failed"
-    """Downstream proceeds, and is told which upstreams failed."""
+    """Downstream tasks run, and are told which upstream tasks failed."""
 
 
 class Run(msgspec.Struct, gc=False, kw_only=True):
@@ -60,46 +60,46 @@ class Run(msgspec.Struct, gc=False, kw_only=True):
     params: str
     """JSON."""
     task_count: int
-    """Those of its job, and what has been added since; one that is still to fan out counts as one."""
+    """Tasks of its job plus tasks added since; a fan-out that is not expanded yet counts as one."""
     submitted_by: str
     linked_run: str | None = None
     """The run that this one repeats."""
     watched: bool = False
-    """Somebody outside wants to hear of its end: it goes to the outbox."""
+    """Its end is reported through the outbox."""
     created_at: datetime
     start_at: datetime
-    """In intake from then on."""
-    # what only the shard's commits change:
+    """Eligible for intake from then on."""
+    # changed by the shard's commits only:
     state: RunState = RunState.PENDING
     generation: int = 1
     adopted_at: datetime | None = None
     ended_at: datetime | None = None
     paused: bool = False
     held: str | None = None
-    """Why it left intake: its adoption failed, and a person must look."""
+    """Why it left intake: its adoption failed, and a person must look at it."""
     cancelled_by: str | None = None
     failed_task: str | None = None
-    """Under `fail_fast`: the task that failed first. From then on nothing new starts."""
+    """Under `fail_fast`: the first task that failed. No new task starts from then on."""
     timed_out: bool = False
     because: str = ""
-    # what whoever made it says besides:
+    # origin:
     schedule_id: str | None = None
-    """The schedule that it is a run of, if it is of one."""
+    """The schedule that created it, if any."""
     window_at: datetime | None = None
-    """The window of the schedule that it is for."""
-    # and what the shard counts:
+    """The schedule window that it is for."""
+    # counted by the shard:
     retries: int = 0
-    """How often a task of it was tried again, in this generation (RTY-3)."""
+    """Retries of its tasks in this generation (RTY-3)."""
     started_at: datetime | None = None
     """When the first of its tasks started; written when the run ends (OBS-5)."""
     # deadlines (PLC-11):
     finish_by: datetime | None = None
-    """By when it is to be over: as whoever made it says, or from its adoption on as its job does."""
+    """Deadline: set at submission, or by its job's `finish_within_seconds` on adoption."""
     at_risk_at: datetime | None = None
-    """When it was found that it may not be over by then."""
+    """When it was first found at risk of missing its deadline."""
     # progress (DAG-8):
     stuck_at: datetime | None = None
-    """When it was found that nothing of the run moves; None once a task has moved again."""
+    """When the run was found to make no progress; None once a task has moved again."""
 
 
 RUN_COLUMNS_OF_THE_SHARD = (
@@ -110,22 +110,22 @@ RUN_COLUMNS_OF_THE_SHARD = (
 
 
 class Finish(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """What, besides the tasks' states, decides how a run ended."""
+    """Facts besides the task states that decide how a run ends."""
 
     policy: FailurePolicy
     paused: bool = False
     cancelled: bool = False
     timed_out: bool = False
     complete: bool = True
-    """Every task has been made, and no spread is open."""
+    """Every task has been created, and no bulk operation is open."""
     delayed: int = 0
-    """Tasks that are PENDING because they wait for a time."""
+    """PENDING tasks that wait for a time."""
 
 
 def conclude(run: Run, state: RunState, now: datetime, tasks: Sequence[Task] = ()) -> bool:
-    """Give a run the state that was derived for it, and its end a reason; True if that is another than before.
+    """Set a run's derived state and the reason for its end; return whether the state changed.
 
-    `tasks` are those of the run: when the first of them started is known when the run has ended.
+    `tasks` are those of the run: they give the first start when the run ends.
     """
     if state is run.state:
         return False
@@ -134,7 +134,7 @@ def conclude(run: Run, state: RunState, now: datetime, tasks: Sequence[Task] = (
     elif state is RunState.CANCELLED and run.cancelled_by is None:
         run.because = "a task was cancelled"
     elif run.state in FINAL_RUN:
-        run.because = "a task was started again"
+        run.because = "a task was retried"
     run.state = state
     is_over = state in FINAL_RUN
     run.ended_at = now if is_over else None
@@ -149,7 +149,7 @@ def _first_start(tasks: Sequence[Task]) -> datetime | None:
 
 
 def derive_run_state(counts: Mapping[TaskState, int], finish: Finish) -> RunState:
-    """The state of an adopted run, from how many of its tasks are in each state. Replaced tasks are not counted."""
+    """Return the state of an adopted run from its task counts per state. Replaced tasks are not counted."""
     count = counts.get
     moving = finish.delayed + count(S.QUEUED, 0) + count(S.ASSIGNED, 0) + count(S.RUNNING, 0)
     quarantined = count(S.QUARANTINED, 0)

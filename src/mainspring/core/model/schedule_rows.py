@@ -1,7 +1,7 @@
-"""What is kept of schedules, and what a settling is given and says: the words between the rules and the store.
+"""Rows of schedules, and the input and output of a schedule evaluation.
 
-Everything that happens to a schedule is a settling: the store takes some schedules under lock, makes a `Docket` of
-them, a pure function says what follows (`Ruling`), and the store writes it in the same transaction.
+Every change of a schedule is an evaluation: the store locks some schedules and builds a `Docket` of them, a pure
+function decides (`Ruling`), and the store writes the decisions in the same transaction.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from mainspring.core.model.run import Run, RunState
 from mainspring.core.schedules.windows import Outcome
 
 MOST_OPEN_FIRES = 2_000
-"""Of a schedule, in a case. More than can wait and be active."""
+"""Per schedule in a snapshot. More than can wait and be active."""
 MOST_ENDED = 100
 OTHER_FIRES = 100
-"""Latest fires of the other job's schedule, in a case."""
+"""Latest fires of the upstream job's schedule in a snapshot."""
 
 
 class ScheduleRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,45 +29,45 @@ class ScheduleRow(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     tenant: str
     name: str
-    """Unique in its tenant among those that are not deleted."""
+    """Unique in its tenant among schedules that are not deleted."""
     job: str
     version: int
-    """Counts the changes of its definition, from 1."""
+    """Number of the definition, from 1."""
     spec: str
     """A `ScheduleSpec` as JSON."""
     event_type: str = ""
-    """Of its event trigger, if it has one: what `receive_events` looks for."""
+    """Of its event trigger, if any: `receive_events` matches it."""
     after_job: str = ""
-    """The job that it waits for, if it does."""
+    """The upstream job that it waits for, if any."""
     pool: str
-    """Where its runs go."""
+    """Pool of its runs."""
     enabled: bool = True
-    """False: nothing is planned, because its definition says so or because it failed too often (TRG-10)."""
+    """False: disabled by its definition, or after too many failures (TRG-10)."""
     paused: bool = False
     because: str = ""
     """Why it is paused or disabled, and by whom."""
     enabled_since: datetime
-    """Runs that ended before are not counted as failures in a row."""
+    """Runs that ended before don't count as consecutive failures."""
     through_at: datetime
-    """Up to here every window is covered by a fire."""
+    """Every window up to here has a fire."""
     next_at: datetime | None = None
-    """When there is something to plan; None: never, or not as long as it is paused or disabled."""
+    """When the next window is due; None: never, or not while it is paused or disabled."""
     has_waiting: bool = False
-    """Some window of it waits: the sweep looks at it."""
+    """Some window is waiting: the sweep evaluates it."""
     looked_at: datetime | None = None
-    """When its waiting windows were last decided."""
+    """When its waiting windows were last evaluated."""
     latest_event_at: datetime | None = None
-    """When its latest event came, by the store's clock; for windows that say when an event is expected (TRG-7)."""
+    """Arrival of its latest event, in store time; for windows with an expected event (TRG-7)."""
     created_at: datetime
     created_by: str
     updated_at: datetime
-    """When somebody last did something to it, be it only that a window was asked for."""
+    """When a user last acted on it, including triggering a window."""
     updated_by: str
     deleted_at: datetime | None = None
 
 
 class ScheduleChange(msgspec.Struct, frozen=True, kw_only=True):
-    """Who did what to a schedule, and why (TRG-11). Appended, never changed."""
+    """Audit record of a schedule: who changed what, and why (TRG-11). Append-only."""
 
     schedule_id: str
     at: datetime
@@ -77,12 +77,12 @@ class ScheduleChange(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
     version: int
     before: str | None = None
-    """The definition as JSON, where it changed."""
+    """Previous definition as JSON, if it changed."""
     after: str | None = None
 
 
 class FireRow(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a window, or of several in a row that nothing came of. (schedule, window, generation) is the key.
+    """Outcome of a window, or of several consecutive windows without a run. The key is (schedule, window, generation).
 
     The fields are the columns of `fires`, in the same order.
     """
@@ -90,37 +90,37 @@ class FireRow(msgspec.Struct, frozen=True, kw_only=True):
     schedule_id: str
     window_at: datetime
     generation: int = 1
-    """1 as planned, more when a person asks for the window again."""
+    """1 as planned; higher when a user triggers the window again."""
     last_window_at: datetime
     count: int = 1
     outcome: Outcome
     because: str
     is_catch_up: bool = False
     flagged: bool = False
-    """It ran although the event that it waits for did not come (TRG-7)."""
+    """It ran without the event that it was waiting for (TRG-7)."""
     start_at: datetime | None = None
     run_id: str | None = None
     run_state: RunState | None = None
-    """Set when the run is over."""
+    """Set when the run has ended."""
     run_ended_at: datetime | None = None
     stopping: bool = False
-    """The run has been asked to stop, to make room for the next."""
+    """The run was asked to stop in favor of the next one."""
     asked_at: datetime | None = None
-    """Since when a worker is being asked whether a file is there; None: nobody is asked at the moment (TRG-8)."""
+    """Since when a worker is probing for a file; None: no probe is open (TRG-8)."""
     repeats: str | None = None
-    """The run of an earlier generation of the window, if there is one."""
+    """The run of the window's previous generation, if any."""
     backfill_id: str | None = None
     event: str | None = None
-    """The document of the event that led to it."""
+    """Document of the event that triggered it."""
     params: str | None = None
-    """Parameters that a person gave for it, over the schedule's, as JSON."""
+    """Parameters given by the user, overriding the schedule's, as JSON."""
     by: str = ""
-    """Who asked for it; empty if it was planned."""
+    """User who triggered it; empty if it was planned."""
     decided_at: datetime
 
 
 class EndedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that is over, as its own row says."""
+    """A run that has ended."""
 
     run_id: str
     state: RunState
@@ -128,7 +128,7 @@ class EndedRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BackfillRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody's wish to run past windows (TRG-9). Its windows are fires that name it."""
+    """A backfill: a request to run past windows (TRG-9). Its windows are fires that reference it."""
 
     id: str
     schedule_id: str
@@ -137,16 +137,16 @@ class BackfillRow(msgspec.Struct, frozen=True, kw_only=True):
     before: datetime
     max_parallel: int
     again: bool
-    """Also windows that ran."""
+    """Include windows that already ran."""
     windows: int
-    """How many are to run."""
+    """Number of windows to run."""
     by: str
     why: str
     created_at: datetime
 
 
 class EventRow(msgspec.Struct, frozen=True, kw_only=True):
-    """An event that came in (TRG-7). (tenant, source, id) is the key: the same one again is the same event."""
+    """A received event (TRG-7). The key is (tenant, source, id): an event with the same key is a duplicate."""
 
     tenant: str
     source: str
@@ -154,65 +154,65 @@ class EventRow(msgspec.Struct, frozen=True, kw_only=True):
     type: str
     subject: str = ""
     at: datetime
-    """Its own time, as its sender says."""
+    """Event time, given by the sender."""
     received_at: datetime
     document: str
-    """All of it, as JSON."""
+    """The whole event, as JSON."""
     fires: int = 0
-    """How many runs it led to; given by whoever decides."""
+    """Number of runs it triggered; set by the evaluation."""
 
 
 class OtherSchedule(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of the job that a schedule waits for (`after`): its oldest schedule that is not deleted."""
+    """State of the upstream job that a schedule waits for (`after`): its oldest schedule that is not deleted."""
 
     schedule: ScheduleRow
     fires: tuple[FireRow, ...]
-    """The latest OTHER_FIRES of it, newest window first."""
+    """The latest OTHER_FIRES, newest window first."""
     succeeded_at: datetime | None
     """When a run of it last succeeded."""
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """A schedule, locked, and what is known about it."""
+    """A locked schedule with the rows that its evaluation needs."""
 
     schedule: ScheduleRow
     job: JobRow | None
     """The latest version of its job."""
     waiting: tuple[FireRow, ...] = ()
-    """Windows that wait, oldest first."""
+    """Waiting windows, oldest first."""
     active: tuple[FireRow, ...] = ()
-    """Windows that ran and whose run is not over, oldest first."""
+    """Windows whose run has not ended, oldest first."""
     ended: tuple[RunState, ...] = ()
-    """How its latest runs ended, newest first, since `enabled_since`, at most MOST_ENDED; empty in a settling of what
-    is due."""
+    """States of its latest runs, newest first, since `enabled_since`, at most MOST_ENDED; empty when only due windows
+    are evaluated."""
     backfills: tuple[BackfillRow, ...] = ()
-    """Those that waiting or active windows belong to."""
+    """Backfills of the waiting and active windows."""
     other: OtherSchedule | None = None
 
 
 class Docket(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be decided."""
+    """Input of an evaluation."""
 
     now: datetime
-    """The store's time. No other is known."""
+    """Store time, the only clock."""
     cases: tuple[Case, ...]
     events: tuple[EventRow, ...] = ()
-    """Events that have not been seen before, in the order in which they came."""
+    """New events, in order of arrival."""
 
 
 class Ruling(msgspec.Struct, frozen=True, kw_only=True):
-    """What follows for one schedule."""
+    """Decision for one schedule."""
 
     schedule: ScheduleRow
-    """As it is from now on."""
+    """Its new state."""
     fires: tuple[FireRow, ...] = ()
-    """New, or in the place of what was there under the same key."""
+    """New fires, or replacements of fires with the same key."""
     runs: tuple[Run, ...] = ()
     backfills: tuple[BackfillRow, ...] = ()
-    """New ones."""
+    """New backfills."""
     changes: tuple[ScheduleChange, ...] = ()
     outgoing: tuple[Outgoing, ...] = ()
-    """For the outbox: alerts, and runs to cancel."""
+    """Outbox rows: alerts, and runs to cancel."""
 
 
 Decide = Callable[[Docket], Sequence[Ruling]]

@@ -1,8 +1,8 @@
-"""A task and what belongs to it: its row, its stop request, the record of a transition, an attempt that is over.
+"""Task rows: task, stop request, transition, attempt.
 
-The fields of these structs are the columns of their tables, in the same order: what is in memory is what is stored,
-and nothing has to be mapped. (msgspec structs without garbage collection: 120 bytes a task, five times cheaper to
-make than a dataclass, and a million of them don't slow the collector down.)
+The fields of these structs are the columns of their tables, in the same order, so no mapping is needed. They are
+msgspec structs without garbage collection: 120 bytes a task, five times cheaper to create than a dataclass, and a
+million of them don't slow the collector down.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 
 class TaskState(StrEnum):
-    """Where a task is. `core/lifecycle/states.py` has the table of transitions."""
+    """State of a task. `core/lifecycle/states.py` has the transition table."""
 
     PENDING = "PENDING"
     QUEUED = "QUEUED"
@@ -37,20 +37,20 @@ class Priority(IntEnum):
 
 
 class StopKind(StrEnum):
-    """Why a task that a worker holds is asked to stop, and so what it becomes (STA-8)."""
+    """Why a running or assigned task is stopped, and so what it becomes (STA-8)."""
 
     CANCEL = "cancel"
     """CANCELLED."""
     TIMEOUT = "timeout"
     """TIMED_OUT, or a retry."""
     STALL = "stall"
-    """It lives and gets nowhere (LIV-2): TIMED_OUT, or a retry."""
+    """Heartbeats without progress (LIV-2): TIMED_OUT, or a retry."""
     PREEMPT = "preempt"
-    """QUEUED; the try does not count."""
+    """QUEUED; the attempt does not count."""
     EVICT = "evict"
-    """QUEUED; the try does not count."""
+    """QUEUED; the attempt does not count."""
     HOLD = "hold"
-    """Its run is paused, or its worker drained: given back if it has not started, left alone if it has."""
+    """Its run is paused or its worker is draining: returned if it has not started, left running otherwise."""
 
 
 class Preemptor(msgspec.Struct, frozen=True, gc=False):
@@ -70,73 +70,73 @@ class Preemptor(msgspec.Struct, frozen=True, gc=False):
 
 
 class StopRequest(msgspec.Struct, frozen=True, gc=False):
-    """Asked to stop is durable: part of the task's row, committed before the signal, sent again by a new leader."""
+    """A durable stop request: part of the task's row, committed before the signal, sent again by a new leader."""
 
     kind: StopKind
     by: str
     why: str
     kill_at: datetime
     for_task: str | None = None
-    """The task that the room is for, if this is preemption."""
+    """With preemption: the task that gets the capacity."""
     cause: str | None = None
-    """The task whose failure led here, if one did: a retry of that one reopens this one."""
+    """The failed task that caused the stop, if any: a retry of it reopens this one."""
     preempted_for: Preemptor | None = None
-    """Who the capacity is for, if this is preemption: known also when that task is gone."""
+    """The task that the capacity is for, if this is a preemption. Known also after that task is gone."""
 
 
 class Birth(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """How a task came to be that the job's definition alone did not make: by a fan-out, or by a task's output."""
+    """Origin of a dynamic task: created by a fan-out, or by a task's output."""
 
     parent: int
-    """Position of the task with `for_each` (also in that task's own row), or of the one whose output made it."""
+    """Position of the task with `for_each` (also in that task's own row), or of the task whose output created it."""
     generation: int
-    """Of the parent, when it made this one."""
+    """Generation of the parent that created it."""
     index: int
-    """Which of them it is: for a fan-out the `partition`, from 0."""
+    """Index among its siblings; in a fan-out the `partition`, from 0."""
     total: int
     label: str = ""
-    """For people, what tells it from the others of a fan-out: `fetch[Oslo]`."""
+    """Display label in a fan-out: `fetch[Oslo]`."""
     replaced: bool = False
-    """Its parent has been started again since: once it is over it counts no more."""
+    """Its parent was started again: once it has ended it is no longer counted."""
 
 
 class Trail(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """What earlier attempts of this generation left behind for the decision about the next one (RTY-1 to RTY-5)."""
+    """State of earlier attempts in this generation, as input of the retry decision (RTY-1 to RTY-5)."""
 
     signature: str = ""
-    """Of the last failure: the same for failures that are alike."""
+    """Signature of the last failure, shared by similar failures."""
     workers: tuple[str, ...] = ()
-    """Where it failed with that signature, each once."""
+    """Workers where it failed with that signature, each once."""
     lost_on: tuple[str, ...] = ()
-    """Workers that were lost while it ran there, each once."""
+    """Workers that were lost while running it, each once."""
     memory_bytes: int | None = None
-    """Asked for instead of what the definition says: it ran out of memory."""
+    """Memory request after running out of memory, in place of the definition's."""
     limit_seconds: float | None = None
-    """Its hard limit, instead of what the definition says: it was too slow, or asked for more time."""
+    """Hard limit after a timeout or an extension, in place of the definition's."""
     is_probe: bool = False
-    """Let through an open breaker to see whether it is better by now."""
+    """Let through an open circuit breaker as a probe."""
     first_start: datetime | None = None
-    """When the first attempt started, once there is another one."""
+    """Start of the first attempt, once there is a second one."""
     preempted_for: Preemptor | None = None
-    """While it is queued again because its latest attempt was preempted: who that was for. Cleared on placement."""
+    """The task that preempted the latest attempt, while this one is queued again. Cleared on placement."""
     fan_out_limit: tuple[int, int] | None = None
     """Items of its list, and the limit that they exceed: the task waits until a person resumes or cancels the run."""
 
 
 class Reservation(msgspec.Struct, frozen=True, gc=False):
-    """Room that is kept for a task on a worker, so that nobody else gets what is being freed for it (PLC-6)."""
+    """Capacity reserved for a task on a worker, so that no other task takes what is being freed for it (PLC-6)."""
 
     worker: str
     until: datetime
-    """Given back then, if the task has not started."""
+    """Released then, if the task has not started."""
     why: str = ""
-    """For people: what is being moved out of its way, or what it waits for."""
+    """Which tasks are preempted for it, or what it waits for."""
     yields: bool = False
-    """Nobody was stopped for it: anything more important may have it."""
+    """No task was stopped for it: tasks of higher priority may take it."""
 
 
 class Task(msgspec.Struct, gc=False, kw_only=True):
-    """One node of a run, with its current attempt inside."""
+    """One node of a run, including its current attempt."""
 
     id: str
     run_id: str
@@ -144,14 +144,14 @@ class Task(msgspec.Struct, gc=False, kw_only=True):
     tenant: str
     name: str
     position: int
-    """Where it stands in the run's topological order."""
+    """Position in the run's topological order."""
     priority: Priority
     state: TaskState = TaskState.PENDING
     generation: int = 1
     seq: int = 0
-    """How many transitions it has made. Never restarts."""
+    """Number of transitions. Never reset."""
     attempt: int = 0
-    """The number of the current or last attempt within this generation."""
+    """Number of the current or last attempt in this generation."""
     tries: int = 0
     """Attempts of this generation that count against the limit."""
     losses: int = 0
@@ -160,11 +160,11 @@ class Task(msgspec.Struct, gc=False, kw_only=True):
     lease_id: str | None = None
     worker_id: str | None = None
     cause: str | None = None
-    """The task because of which this one was cancelled or skipped."""
+    """The task that caused this one to be cancelled or skipped."""
     because: str = ""
     since: datetime
     due_at: datetime | None = None
-    """PENDING until then: a retry delay."""
+    """PENDING until then: the retry delay."""
     assigned_at: datetime | None = None
     started_at: datetime | None = None
     ended_at: datetime | None = None
@@ -174,9 +174,9 @@ class Task(msgspec.Struct, gc=False, kw_only=True):
     birth: Birth | None = None
     trail: Trail | None = None
     ran_on: str | None = None
-    """The worker of its latest attempt that started, also when that is over: what is to run near it goes there."""
+    """Worker of its latest started attempt, also after it has ended; used for affinity."""
     reserved: Reservation | None = None
-    """While it is QUEUED: where room is kept for it. Cleared when it is placed, cancelled, or after its time."""
+    """While QUEUED: its reservation. Cleared when it is placed or cancelled, or when the reservation expires."""
 
 
 class Transition(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -202,17 +202,17 @@ class AttemptEnd(StrEnum):
     FAILED = "failed"
     TIMED_OUT = "timed_out"
     STOPPED = "stopped"
-    """It was asked to stop: cancelled, preempted or evicted."""
+    """Stopped on request: cancelled, preempted or evicted."""
     LOST = "lost"
     """Its worker was lost, or no longer had it."""
     RETURNED = "returned"
     """Never started: recalled, refused, or not received in time."""
     REJECTED = "rejected"
-    """Its report could not be taken."""
+    """Its result could not be stored."""
 
 
 class Attempt(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """One try at a task, now over."""
+    """One try at a task, now ended."""
 
     id: str
     task_id: str
@@ -232,7 +232,7 @@ class Attempt(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class RecordedAttempt(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """What the rows say of an attempt that the shard does not have in memory."""
+    """Stored facts of an attempt that is not in the shard's memory."""
 
     id: str
     task_id: str

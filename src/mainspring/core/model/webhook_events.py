@@ -1,4 +1,4 @@
-"""What webhooks are told: how runs end, as CloudEvents 1.0 in JSON; and where an address is kept that is not said.
+"""Webhook messages: the end of a run as a CloudEvent 1.0 in JSON, and references to secret webhook URLs.
 
 {"specversion": "1.0", "id": "msg_..", "source": "/tenants/acme", "type": "dev.mainspring.run.failed.v1",
  "subject": "run_..", "time": "..", "datacontenttype": "application/json", "text": "etl failed: ..", "data": {..}}
@@ -16,9 +16,9 @@ from mainspring.core.model.run import FINAL_RUN, Run, RunState
 from mainspring.core.model.task import Task
 
 EVENTS = tuple(f"run.{state.lower()}" for state in sorted(FINAL_RUN))
-"""What one can want to hear of: `run.cancelled`, `run.failed`, `run.partial`, `run.succeeded`, `run.timed_out`."""
+"""Event names: `run.cancelled`, `run.failed`, `run.partial`, `run.succeeded`, `run.timed_out`."""
 TEST = "webhook.test"
-"""What is sent when somebody wants to see whether it arrives."""
+"""Event sent to test a delivery."""
 LONGEST_TEXT = 500
 _ENDED = {
     RunState.SUCCEEDED: "succeeded",
@@ -31,7 +31,7 @@ _REFERENCE = re.compile(r"\$\{(env:[A-Za-z_][A-Za-z0-9_]*|file:/[^{}]+)\}")
 
 
 class RunNews(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of a run, as it is told."""
+    """Payload: the end of a run."""
 
     run_id: str
     tenant: str
@@ -60,37 +60,37 @@ class CloudEvent(msgspec.Struct, frozen=True, kw_only=True):
     time: datetime
     datacontenttype: str = "application/json"
     text: str
-    """What it says, for people: an extension attribute, which chat services show."""
+    """Summary for people: an extension attribute, shown by chat services."""
     data: msgspec.Raw
     """JSON: a `RunNews` for the end of a run."""
 
 
 def event_of(state: RunState) -> str:
-    """The name under which the end of a run is asked for."""
+    """Return the event name of a final run state."""
     return f"run.{state.lower()}"
 
 
 def is_wanted(events: tuple[str, ...], job: str, *, state: RunState, job_name: str) -> bool:
-    """Whether a webhook that wants these events of this job (of any, if it is empty) wants to hear of such an end."""
+    """Return whether a webhook is subscribed to this end of a run. No `events`: all; an empty `job`: any."""
     return (not events or event_of(state) in events) and job in {"", job_name}
 
 
 def reference_in(url: str) -> str | None:
-    """Where the address of a webhook is kept: `env:NAME` of `${env:NAME}`, `file:/path` of `${file:/path}`.
+    """Return the reference of a webhook URL: `env:NAME` of `${env:NAME}`, `file:/path` of `${file:/path}`.
 
-    None for anything else: it is the address itself, or none.
+    None for anything else: it is a literal URL, or invalid.
     """
     found = _REFERENCE.fullmatch(url)
     return found and found[1]
 
 
 def message_id(webhook_id: str, run_id: str, generation: int) -> str:
-    """The same for the same end of a run: whoever gets it twice knows it."""
+    """Return the id of a message, the same for the same end of a run: the receiver can detect duplicates."""
     return f"msg_{hashlib.sha256(f'{webhook_id} {run_id} {generation}'.encode()).hexdigest()[:32]}"
 
 
 def say_end(run: Run, job: str, failed: Task | None = None) -> str:
-    """How a run ended, in one sentence; why, as the task says that failed, if there is one."""
+    """Format the end of a run as one sentence, with the reason given by the failed task, if any."""
     because = run.because
     if failed is not None:
         because = failed.because if run.task_count == 1 else f"{failed.name}: {failed.because}"
@@ -102,7 +102,7 @@ def say_end(run: Run, job: str, failed: Task | None = None) -> str:
 
 
 def tell_end(id: str, run: Run, *, job: str, job_version: int, at: datetime, failed: Task | None = None) -> CloudEvent:
-    """The message about the end of a run, and of the first task that failed, if one did."""
+    """Return the message for the end of a run and the first task that failed, if any."""
     news = RunNews(
         run_id=run.id, tenant=run.tenant, job=job, job_version=job_version, state=run.state, because=run.because,
         priority=run.priority.name, generation=run.generation, schedule_id=run.schedule_id, window_at=run.window_at,
@@ -120,10 +120,10 @@ def tell_end(id: str, run: Run, *, job: str, job_version: int, at: datetime, fai
 
 
 def tell_test(id: str, webhook_id: str, *, tenant: str, at: datetime) -> CloudEvent:
-    """A message that only shows whether it arrives."""
+    """Return a test message."""
     return CloudEvent(
         id=id, source=f"/tenants/{tenant}", type=f"dev.mainspring.{TEST}.v1", subject=webhook_id, time=at,
-        text="it works: this is only a test", data=_raw({"message": "it works"}),
+        text="test delivery from Mainspring", data=_raw({"message": "test"}),
     )  # fmt: skip
 
 

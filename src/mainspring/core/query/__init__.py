@@ -1,1 +1,1 @@
-"""The grammar of filters: one for the API, the command line and the pages."""
+"""Filter grammar, shared by the API, the command line and the dashboard."""

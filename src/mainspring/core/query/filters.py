@@ -1,12 +1,12 @@
-"""The grammar of filters: one for the API, the command line and the pages (docs/reference/filters.md).
+"""Filter grammar, shared by the API, the command line and the dashboard (docs/reference/filters.md).
 
     state:queued,running tenant:acme priority:p0 label.team=ml wait>5m job:etl-* created>2026-11-01
 
-1. Words stand apart by spaces, and all of them must hold. `:` and `=` mean the same.
-2. What is wrong is told word by word, all of it at once, with what may have been meant. No text does anything else.
-3. Nothing is looked up here: whose work somebody may see, and what a schedule's name means, is for the caller.
+1. Terms are separated by spaces and combined with AND. `:` and `=` are equivalent.
+2. Every invalid term is reported, all at once, with a suggestion. Text never has any other effect.
+3. Nothing is looked up here: visibility and the resolution of a schedule's name are up to the caller.
 
-To add a word: `_MEANINGS` says how its value is read and which lists know it, `Wanted` has its place.
+To add a term: `_MEANINGS` has its parser and the lists that support it, `Wanted` its field.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LONGEST_FILTER = 2_000
 LONGEST_AGE = timedelta(days=36_500)
 _SHOWN = 60
 _WORD = re.compile(r"""(?=\S)((?:[^\s"']|"[^"]*"|'[^']*')*)(["'].*)?""", re.DOTALL)
-"""All parts of a word that are whole, and from a quote that does not end on the rest of the text."""
+"""A term: complete parts, and the rest of the text from an unterminated quote on."""
 _PARTS = re.compile(r"([^:=<>]*)([:=<>])(.*)", re.DOTALL)
 _QUOTED = re.compile(r""""([^"]*)"|'([^']*)'""")
 _LABEL = "label."
@@ -38,7 +38,7 @@ _FORM_OF_LABEL = "must have the form label.name=value"
 
 
 class Listed(StrEnum):
-    """What a filter is for."""
+    """Kind of list that a filter applies to."""
 
     RUNS = "runs"
     TASKS = "tasks"
@@ -47,32 +47,32 @@ class Listed(StrEnum):
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What a filter says; None, or nothing, for what it does not say."""
+    """A parsed filter; None or empty: no restriction."""
 
     tenant: str | None = None
     job: str | None = None
-    """`*` in it stands for any text; so it does in `name` and in the values of labels."""
+    """`*` matches any text, also in `name` and in label values."""
     name: str | None = None
     run: str | None = None
     task: str | None = None
     worker: str | None = None
     schedule: str | None = None
-    """Its id or its name."""
+    """Id or name."""
     states: tuple[str, ...] = ()
     priority: Priority | None = None
     labels: tuple[tuple[str, str], ...] = ()
     created_since: datetime | None = None
     created_before: datetime | None = None
     since_before: datetime | None = None
-    """In its state since before then."""
+    """Last state change before this time."""
 
     def is_empty(self) -> bool:
-        """Whether it says nothing at all."""
+        """Return whether there is no restriction."""
         return self == Wanted()
 
 
 def read_filter(text: str, listed: Listed, *, now: datetime, where: str) -> Wanted:
-    """What a filter of a list says. Raises Refused, with a fault at `where` for each word that is wrong."""
+    """Parse the filter of a list. Raises Refused with a fault at `where` for each invalid term."""
     faults = Faults()
     fields: dict[str, object] = {}
     labels: dict[str, str] = {}
@@ -87,7 +87,7 @@ def read_filter(text: str, listed: Listed, *, now: datetime, where: str) -> Want
 
 
 def fits(pattern: str, text: str) -> bool:
-    """Whether a text is what a pattern means, in which `*` stands for any text."""
+    """Return whether a text matches a pattern, in which `*` matches any text."""
     first, *rest = pattern.split("*")
     if not rest:
         return text == first
@@ -104,17 +104,17 @@ def fits(pattern: str, text: str) -> bool:
 
 
 class _Wrong(Exception):
-    """What is wrong with a word, to follow it in a sentence."""
+    """An invalid term; the text continues a sentence."""
 
 
 class _Meaning(msgspec.Struct, frozen=True):
-    """What a word is for."""
+    """Definition of a term."""
 
     lists: frozenset[Listed]
     signs: str
-    """Those that may stand behind it; `:` also stands for `=`."""
+    """Allowed operators; `:` includes `=`."""
     read: Callable[[str, str, Listed, datetime], dict[str, object]]
-    """From the sign, the value, the list and the time to the fields of `Wanted`. Raises _Wrong."""
+    """Parser: from operator, value, list and time to the fields of `Wanted`. Raises _Wrong."""
 
 
 def _words(text: str, where: str, faults: Faults) -> list[str]:
@@ -127,15 +127,15 @@ def _words(text: str, where: str, faults: Faults) -> list[str]:
         if match[2] is None:
             words.append(match[0])
         else:
-            faults.add(where, f"`{_short(match[0])}` has a quote that does not end")
+            faults.add(where, f"`{_short(match[0])}` has an unterminated quote")
     return words
 
 
 def _take(word: str, listed: Listed, now: datetime, fields: dict[str, object], labels: dict[str, str]) -> None:
-    """Add what one word says. Raises _Wrong."""
+    """Add the restriction of one term. Raises _Wrong."""
     match = _PARTS.fullmatch(word)
     if match is None:
-        raise _Wrong(f"says nothing of what it is about: write {_example(listed)}:{_short(word)}")
+        raise _Wrong(f"has no field name: write {_example(listed)}:{_short(word)}")
     name, sign, value = match[1].lower(), match[2].replace("=", ":"), _unquote(match[3])
     if not value:
         raise _Wrong("has no value")
@@ -144,26 +144,26 @@ def _take(word: str, listed: Listed, now: datetime, fields: dict[str, object], l
         if sign not in _meaning("label", listed).signs or not label:
             raise _Wrong(_FORM_OF_LABEL)
         if labels.setdefault(label, value) != value:
-            raise _Wrong("asks for two values of one label")
+            raise _Wrong("gives a second value for the same label")
         return
     name = _OTHER_NAMES.get(name, name)
     meaning = _meaning(name, listed)
     if sign not in meaning.signs:
-        raise _Wrong(f"must have {' or '.join(meaning.signs)} behind {name}")
+        raise _Wrong(f"needs {' or '.join(meaning.signs)} after {name}")
     for field, said in meaning.read(sign, value, listed, now).items():
         if fields.setdefault(field, said) != said:
-            either = f": {name}:a,b stands for either" if field == "states" else ""
-            raise _Wrong(f"says something else than the word before it{either}")
+            either = f": use {name}:a,b for either" if field == "states" else ""
+            raise _Wrong(f"contradicts an earlier term{either}")
 
 
 def _meaning(name: str, listed: Listed) -> _Meaning:
-    """What a name means in a filter of this list. Raises _Wrong if that is nothing."""
+    """Return the definition of a term in this list. Raises _Wrong if there is none."""
     meaning = _MEANINGS.get(name)
     if meaning is None:
         known = sorted(word for word, meaning in _MEANINGS.items() if listed in meaning.lists)
-        raise _Wrong(f"is not known{did_you_mean(name, known) or '; there are ' + ', '.join(known)}")
+        raise _Wrong(f"is unknown{did_you_mean(name, known) or '; known: ' + ', '.join(known)}")
     if listed not in meaning.lists:
-        raise _Wrong(f"is for {' and '.join(sorted(meaning.lists))}, and not for {listed}")
+        raise _Wrong(f"applies to {' and '.join(sorted(meaning.lists))}, not to {listed}")
     return meaning
 
 
@@ -181,15 +181,15 @@ def _states(_sign: str, value: str, listed: Listed, _now: datetime) -> dict[str,
     known = [state.value for state in kind]
     for state in wanted:
         if state not in known:
-            hint = did_you_mean(state, known) or f"; there are {', '.join(known)}"
-            raise _Wrong(f"has no state of {listed}{hint}")
+            hint = did_you_mean(state, known) or f"; known: {', '.join(known)}"
+            raise _Wrong(f"is not a state of {listed}{hint}")
     return {"states": tuple(wanted)}
 
 
 def _priority(_sign: str, value: str, _listed: Listed, _now: datetime) -> dict[str, object]:
     priority = Priority.__members__.get(value.upper())
     if priority is None:
-        raise _Wrong(f"has no priority; there are {', '.join(Priority.__members__)}")
+        raise _Wrong(f"is not a priority; known: {', '.join(Priority.__members__)}")
     return {"priority": priority}
 
 
@@ -202,17 +202,17 @@ def _wait(_sign: str, value: str, _listed: Listed, now: datetime) -> dict[str, o
 
 
 def _instant(value: str, now: datetime) -> datetime:
-    """A date, a time, or an age; what says no time zone is in UTC."""
+    """Parse a date, a time, or an age; UTC without a time zone."""
     if value[:4].isdecimal() and value[4:5] in {"-", "/"}:
         try:
             at = datetime.fromisoformat(value)
             return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
         except (ValueError, OverflowError):
-            raise _Wrong("has no date or time such as 2026-11-01 or 2026-11-01T06:30:00Z") from None
-    return _ago(value, now, "has no date such as 2026-11-01, and no age such as 2h")
+            raise _Wrong("needs a date or time such as 2026-11-01 or 2026-11-01T06:30:00Z") from None
+    return _ago(value, now, "needs a date such as 2026-11-01, or an age such as 2h")
 
 
-def _ago(value: str, now: datetime, otherwise: str = "has no length of time such as 90s, 5m or 1h30m") -> datetime:
+def _ago(value: str, now: datetime, otherwise: str = "needs a duration such as 90s, 5m or 1h30m") -> datetime:
     try:
         seconds = seconds_of(value)
     except ValueError:

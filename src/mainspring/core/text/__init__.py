@@ -1,1 +1,1 @@
-"""Reading and writing small texts: quantities, durations, URLs, strict JSON, suggestions."""
+"""Small text formats: quantities, durations, URLs, strict JSON, suggestions."""

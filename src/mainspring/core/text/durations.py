@@ -1,4 +1,4 @@
-"""Lengths of time as people write them: `90s`, `10m`, `1h30m`, `2d`."""
+"""Parse and format durations: `90s`, `10m`, `1h30m`, `2d`."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ _DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(ms|[smhdw])")
 
 
 def seconds_of(value: object) -> float:
-    """A length of time in seconds: a number of them, or `90s`, `10m`, `1h30m`, `2d`. Raises ValueError."""
+    """Parse a duration into seconds: a number of seconds, or `90s`, `10m`, `1h30m`, `2d`. Raises ValueError."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
     if isinstance(value, str) and _DURATION.fullmatch(value):
         return sum(float(number) * _SECONDS[unit] for number, unit in _DURATION_PART.findall(value))
-    raise ValueError("must be a length of time such as 90s, 10m or 1h30m, or a number of seconds")
+    raise ValueError("must be a duration such as 90s, 10m or 1h30m, or a number of seconds")
 
 
 def say_seconds(seconds: float) -> str:
-    """A length of time in two units at most: `0.3s`, `42s`, `4m 07s`, `1h 04m`, `3d 02h`."""
+    """Format a duration in at most two units: `0.3s`, `42s`, `4m 07s`, `1h 04m`, `3d 02h`."""
     if seconds < 10:
         return f"{max(0.0, seconds):.1f}s"
     whole = int(seconds)

@@ -1,6 +1,6 @@
-"""Names what is wrong with the fields of an object that could not be read as a struct: every one of them.
+"""Report every fault in an object that could not be decoded as a struct.
 
-msgspec stops at the first fault, so this looks at each field by itself. Slow, and only for what has a fault.
+msgspec stops at the first fault, so each field is decoded separately. Slow, and only used after a failure.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from mainspring.core.model.resources import Resources
 from mainspring.core.text.strict_json import Blemish, Read, path_to
 from mainspring.core.text.suggestions import did_you_mean
 
-_KINDS = {bool: "true or false", int: "an integer", float: "a number", str: "a text", list: "a list", dict: "an object"}
+_KINDS = {bool: "a boolean", int: "an integer", float: "a number", str: "a string", list: "a list", dict: "an object"}
 
 
 def name_faults(value: Read, kind: type[msgspec.Struct], where: str, faults: Faults) -> dict[str, Read]:
-    """Add each fault of an object that is to be a struct of this kind; return the fields that have none.
+    """Add each fault of an object of this type; return the valid fields.
 
-    Blemishes have been named before.
+    Invalid values were reported before.
     """
     if not isinstance(value, dict):
         if not isinstance(value, Blemish):
@@ -32,8 +32,8 @@ def name_faults(value: Read, kind: type[msgspec.Struct], where: str, faults: Fau
     fields = _fields(kind)
     for key in value:
         if key not in fields:
-            hint = did_you_mean(key, fields) or f"; there are {', '.join(fields)}"
-            faults.add(path_to(where, key), f"is not known{hint}")
+            hint = did_you_mean(key, fields) or f"; known: {', '.join(fields)}"
+            faults.add(path_to(where, key), f"is unknown{hint}")
     for name, field in fields.items():
         before = faults.total()
         path = path_to(where, name)
@@ -53,7 +53,7 @@ def name_faults(value: Read, kind: type[msgspec.Struct], where: str, faults: Fau
 
 @cache
 def _fields(kind: type[msgspec.Struct]) -> dict[str, msgspec.structs.FieldInfo]:
-    """Asked for once: to find out takes as long as all else that is done to read a small job."""
+    """Return the fields of a struct. Cached: reflection takes as long as all other work on a small job."""
     return {field.encode_name: field for field in msgspec.structs.fields(kind)}
 
 
@@ -69,7 +69,7 @@ def _name_fault_of_field(value: Read, field: msgspec.structs.FieldInfo, where: s
     try:
         msgspec.convert(value, field.type)
     except UnicodeEncodeError:
-        return  # Half of a character, where something else belongs: that is a blemish of the text.
+        return  # A lone surrogate: reported as a fault of the text.
     except msgspec.ValidationError as error:
         if isinstance(field.type, type) and issubclass(field.type, Enum):
             faults.add(where, f"must be one of {', '.join(str(member.value) for member in field.type)}")
@@ -79,4 +79,4 @@ def _name_fault_of_field(value: Read, field: msgspec.structs.FieldInfo, where: s
 
 
 def _kind(value: Read) -> str:
-    return "nothing" if value is None else _KINDS.get(type(value), "that")
+    return "null" if value is None else _KINDS.get(type(value), "this type")

@@ -1,4 +1,4 @@
-"""Amounts as people write them: `512Mi`, `1.5G`, `0.5`, `500m`."""
+"""Parse and format quantities: `512Mi`, `1.5G`, `0.5`, `500m`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CPU = re.compile(r"([0-9]+(?:\.[0-9]+)?)(m?)")
 
 
 def bytes_of(value: object) -> int:
-    """A size in bytes: a number of them, or `512Mi`, `1.5G`. Raises ValueError."""
+    """Parse a size into bytes: a number of bytes, or `512Mi`, `1.5G`. Raises ValueError."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     match = _SIZE.fullmatch(value) if isinstance(value, str) else None
@@ -22,21 +22,21 @@ def bytes_of(value: object) -> int:
 
 
 def millis_of(value: object) -> int:
-    """A share of processors in thousandths: `0.5`, `2` or `500m`. Raises ValueError."""
+    """Parse a CPU quantity into millicores: `0.5`, `2` or `500m`. Raises ValueError."""
     match = _CPU.fullmatch(str(value)) if isinstance(value, str | int | float) else None
     if match is None or isinstance(value, bool):
-        raise ValueError("must be a number of processors such as 0.5 or 2, or thousandths such as 500m")
+        raise ValueError("must be a number of cores such as 0.5 or 2, or millicores such as 500m")
     return _rounded(float(match[1]) * (1 if match[2] else 1_000))
 
 
 def _rounded(amount: float) -> int:
     if isinf(amount):
-        raise ValueError("is more than anybody has")
+        raise ValueError("is too large")
     return round(amount)
 
 
 def say_bytes(size: int) -> str:
-    """A size in the largest unit that leaves a number above one: `512Mi`, `1.5Gi`."""
+    """Format a size in the largest unit with a value of at least one: `512Mi`, `1.5Gi`."""
     amount, unit = float(size), ""
     for larger in ("Ki", "Mi", "Gi", "Ti", "Pi"):
         if amount < 1_024:
@@ -46,11 +46,11 @@ def say_bytes(size: int) -> str:
 
 
 def write_bytes(size: int) -> str:
-    """The same if it can be read again as this size; else the number of bytes."""
+    """Format a size so that parsing returns exactly this size: with a unit if possible, else in bytes."""
     said = say_bytes(size)
     return said if bytes_of(said) == size else str(size)
 
 
 def say_millis(millis: int) -> str:
-    """A share of processors, as it is written: `0.5`, `2`."""
+    """Format millicores in cores: `0.5`, `2`."""
     return f"{millis / 1_000:.10g}"

@@ -1,4 +1,4 @@
-"""How several things stand in one sentence."""
+"""Lists in sentences."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from collections.abc import Sequence
 
 
 def say_together(words: Sequence[str]) -> str:
-    """What is listed, as people write it: `2 cores, 1 GiB of memory and 1 GPU`."""
+    """Join words into a list: `2 cores, 1 GiB of memory and 1 GPU`."""
     return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))

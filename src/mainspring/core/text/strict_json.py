@@ -1,10 +1,10 @@
-"""JSON from outside, read strictly: what any store, any language and any reader after us can take, and nothing else.
+"""Strict JSON: accepts only what any store, any language and any other reader can take.
 
-JSON's own rules leave holes: a key may stand twice and readers disagree on which counts, a number may have six thousand
-digits, a text may hold a NUL (no text in PostgreSQL may) or half of a character. Each is a fault, named with its path.
+JSON itself is ambiguous: a key may occur twice and readers disagree on which counts, a number may have six thousand
+digits, a text may contain NUL (not storable in PostgreSQL) or a lone surrogate. Each is a fault, with its path.
 
-1. What is clean costs little: `is_clean` takes 2 µs for a task of 200 bytes, where `Reader` takes 6.
-2. Nothing recurses here; what nests too deep for the reader is a fault like any other.
+1. Clean input costs little: `is_clean` takes 2 µs for a task of 200 bytes, where `Reader` takes 6.
+2. Nothing recurses here; input nested too deeply for the reader is reported as a fault.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import msgspec
 from mainspring.protocol.errors import Fault
 
 DEEPEST = 64
-"""How deep arrays and objects may nest."""
+"""Maximum nesting of arrays and objects."""
 SMALLEST_INTEGER, LARGEST_INTEGER = -(2**63), 2**64 - 1
 _MOST_DIGITS = len(str(LARGEST_INTEGER))
 _DIGITS_AS_ZEROS = bytes.maketrans(b"123456789", b"000000000")
@@ -28,7 +28,7 @@ _LONGEST_KEY_IN_PATH = 40
 
 
 class Blemish:
-    """Stands where something was written that is not taken."""
+    """Placeholder for an invalid value."""
 
     __slots__ = ("why",)
 
@@ -37,15 +37,15 @@ class Blemish:
 
 
 Read: TypeAlias = "bool | int | float | str | list[Read] | dict[str, Read] | Blemish | None"
-"""A JSON value as it was read."""
+"""A decoded JSON value."""
 
 
 _Step: TypeAlias = "tuple[_Step | None, str | int]"
-"""A step into a value: the steps before it, and the key or index."""
+"""Linked path: the steps before, and the key or index."""
 
 
 class Doubled(dict[str, Read]):
-    """An object in which keys stood more than once."""
+    """An object with duplicate keys."""
 
     __slots__ = ("twice",)
 
@@ -56,7 +56,7 @@ class Doubled(dict[str, Read]):
 
 
 class Reader:
-    """Reads one JSON text after another. Made anew by whoever reads: nothing is shared."""
+    """Decode JSON texts, one after another. Not shared between callers."""
 
     __slots__ = ("_blemished", "_decoder")
 
@@ -70,7 +70,7 @@ class Reader:
         )
 
     def read(self, text: str, where: str) -> tuple[Read, list[Fault]]:
-        """The value, and what is wrong with it; `where` begins every path. No value if it is not JSON at all."""
+        """Return the value and its faults; `where` begins every path. No value if it is not JSON at all."""
         self._blemished = False
         try:
             value: Read = self._decoder.decode(text)
@@ -78,8 +78,8 @@ class Reader:
             why = f"is not JSON: {error.msg} (line {error.lineno}, column {error.colno})"
             return None, [Fault(where=where, why=why)]
         except RecursionError:
-            return None, [Fault(where=where, why=f"nests deeper than {DEEPEST}")]
-        # A text with a NUL or half a character in it is written with an escape: without one there is nothing to find.
+            return None, [Fault(where=where, why=f"is nested deeper than {DEEPEST}")]
+        # NUL and lone surrogates are written with an escape: without one there is nothing to find.
         if self._blemished or "\\u" in text or text.count("[") + text.count("{") > DEEPEST:
             return value, list(_walk(value, where))
         return value, []
@@ -97,14 +97,14 @@ class Reader:
         if len(text) <= _MOST_DIGITS + 1 and SMALLEST_INTEGER <= int(text) <= LARGEST_INTEGER:
             return int(text)
         self._blemished = True
-        return Blemish(f"is an integer of {len(text.lstrip('-'))} digits: too large")
+        return Blemish(f"is an integer of {len(text.lstrip('-'))} digits, too large")
 
     def _float(self, text: str) -> float | Blemish:
         number = float(text)
         if math.isfinite(number):
             return number
         self._blemished = True
-        return Blemish(f"is {text[:_LONGEST_KEY_IN_PATH]}: too large")
+        return Blemish(f"is {text[:_LONGEST_KEY_IN_PATH]}, too large")
 
     def _constant(self, text: str) -> Blemish:
         self._blemished = True
@@ -112,10 +112,10 @@ class Reader:
 
 
 def is_clean(text: bytes) -> bool:
-    """Whether nothing is wrong with a JSON text, at a glance; if not, `Reader` knows what, or that nothing is.
+    """Return whether a JSON text is certainly valid; if False, `Reader` finds the faults, if any.
 
-    Written again it is the same, so no key stood twice; no escape hides anything, no number is so long that it could be
-    too large, and there are too few brackets to nest too deep.
+    Encoding it again gives the same text, so no key is duplicated; there are no escapes, no number long enough to be
+    too large, and too few brackets to be nested too deeply.
     """
     if b"\\u" in text or text.count(b"[") + text.count(b"{") > DEEPEST:
         return False
@@ -129,7 +129,7 @@ def is_clean(text: bytes) -> bool:
 
 
 def faults_in(text: str, where: str, *, max_bytes: int) -> list[Fault]:
-    """What is wrong with a JSON text, each with its path; nothing if everybody can take it."""
+    """Return the faults in a JSON text, each with its path."""
     fault = fault_in_text(text)
     if fault is not None:
         return [Fault(where=where, why=fault)]
@@ -139,20 +139,20 @@ def faults_in(text: str, where: str, *, max_bytes: int) -> list[Fault]:
 
 
 def fault_in_text(text: str) -> str | None:
-    """Why a text can't be stored, in words; None if it can."""
+    """Return why a text can't be stored, or None."""
     if "\0" in text:
-        return "has a NUL in it"
+        return "contains NUL"
     if text.isascii():
         return None
     try:
         text.encode()
     except UnicodeEncodeError:
-        return "has half of a character (a lone surrogate) in it"
+        return "contains a lone surrogate"
     return None
 
 
 def path_to(where: str, key: str | int) -> str:
-    """A path, one step further."""
+    """Append a key or index to a path."""
     if isinstance(key, int):
         return f"{where}[{key}]"
     if key.isascii() and key.isidentifier():
@@ -161,7 +161,7 @@ def path_to(where: str, key: str | int) -> str:
 
 
 def _walk(value: Read, where: str) -> Iterator[Fault]:
-    """Everything in a value that is not taken, in the order in which it stands. A path is made only for a fault."""
+    """Yield all faults in a value, in document order. Paths are built only for faults."""
     ahead: list[tuple[Read, _Step | None, int]] = [(value, None, 1)]
     while ahead:
         one, step, depth = ahead.pop()
@@ -172,7 +172,7 @@ def _walk(value: Read, where: str) -> Iterator[Fault]:
         elif isinstance(one, Blemish):
             yield Fault(where=_path(where, step), why=one.why)
         elif isinstance(one, (list, dict)) and depth > DEEPEST:
-            yield Fault(where=_path(where, step), why=f"nests deeper than {DEEPEST}")
+            yield Fault(where=_path(where, step), why=f"is nested deeper than {DEEPEST}")
         elif isinstance(one, list):
             ahead.extend((one[index], (step, index), depth + 1) for index in range(len(one) - 1, -1, -1))
         elif isinstance(one, dict):
@@ -191,7 +191,7 @@ def _faults_of_keys(value: dict[str, Read], where: str, step: _Step | None) -> I
 
 
 def _path(where: str, step: _Step | None) -> str:
-    """The path to where the steps lead, the last of which comes first."""
+    """Format a linked path."""
     keys: list[str | int] = []
     while step is not None:
         step, key = step

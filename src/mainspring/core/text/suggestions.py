@@ -1,19 +1,19 @@
-"""What somebody may have meant who wrote a name that nobody knows."""
+"""Suggestions for misspelled names."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 _ALIKE = 0.5
-"""How many of two names' pairs of neighbouring letters are the same: `lenght` and `length` share 4 of 7."""
+"""Minimum share of common letter pairs: `lenght` and `length` share 4 of 7."""
 _SHORTEST_BEGINNING = 3
-"""Of a name that was written without its unit: `timeout` for `timeout_seconds`."""
+"""For a name without its unit: `timeout` for `timeout_seconds`."""
 _SHORTEST_SWAPPED = 3
 """`on` is not `no`."""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`, did you mean x?`, to end a sentence with: the known name that is most like `word`; nothing if none is."""
+    """Return `, did you mean x?` for the most similar known name, to end a sentence with; empty if none is similar."""
     pairs = _pairs(word)
     best, likeness = "", _ALIKE
     for name in sorted(known):
@@ -32,12 +32,12 @@ def _share(pairs: set[str], others: set[str]) -> float:
 
 
 def _is_plural(word: str, name: str) -> bool:
-    """Whether it is the same word with its plural written as it is not: `retrys` for `retries`."""
+    """Return whether it is a misspelled plural: `retrys` for `retries`."""
     return word.endswith("ys") and name == f"{word[:-2]}ies"
 
 
 def _is_swapped(word: str, name: str) -> bool:
-    """Whether two neighbouring letters changed places: one mistake, however many pairs are others by it."""
+    """Return whether two neighboring letters are swapped: one mistake, though several pairs differ."""
     if len(word) != len(name) or len(word) < _SHORTEST_SWAPPED:
         return False
     different = [place for place in range(len(word)) if word[place] != name[place]]
@@ -48,6 +48,6 @@ def _is_swapped(word: str, name: str) -> bool:
 
 
 def _pairs(word: str) -> set[str]:
-    """The pairs of neighbouring letters, the ends of the word included."""
+    """Return the pairs of neighboring letters, including the word boundaries."""
     framed = f"^{word}$"
     return {framed[index : index + 2] for index in range(len(framed) - 1)}

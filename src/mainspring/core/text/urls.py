@@ -1,4 +1,4 @@
-"""Addresses that somebody else names, as texts. Where one leads is looked at when it is used (`outgoing/`)."""
+"""Syntax check of URLs from users. Where a URL leads is checked when it is used (`egress/`)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _URL = re.compile(
 
 
 def fault_of_url(url: str) -> str | None:
-    """What is wrong with an address, without saying what it is; None if something can be sent to it."""
+    """Return what is wrong with a URL, without quoting it, or None."""
     if len(url) > LONGEST_URL or not url.isascii() or not url.isprintable() or " " in url:
-        return f"must be at most {LONGEST_URL} plain characters"
+        return f"must be at most {LONGEST_URL} printable ASCII characters"
     found = _URL.fullmatch(url)
     if found is None or not 0 < int(found["port"] or 1) <= _LAST_PORT:
-        return "must begin with https:// or http://, and a host"
-    return None if found["user"] is None else "must have no user or password in it"
+        return "must begin with https:// or http:// and a host"
+    return None if found["user"] is None else "must not contain a user or password"

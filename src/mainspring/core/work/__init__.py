@@ -1,1 +1,1 @@
-"""The kinds of work that a task can do, and how each is declared."""
+"""Kinds of work that a task can do, and their definitions."""

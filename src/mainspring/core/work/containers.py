@@ -1,4 +1,4 @@
-"""A task that runs in a container (WRK-3): what a job says of it, and what is wrong with that.
+"""Container tasks (WRK-3): definition and validation.
 
 {"container": {"image": "python:3.13-slim", "run": ["python", "-c", "print({{ params.day }})"]}}
 """
@@ -25,35 +25,34 @@ _IMAGE = re.compile(
 _TRANSPORTS = frozenset(
     {"containers-storage", "dir", "docker-archive", "docker-daemon", "oci", "oci-archive", "ostree", "sif", "tarball"}
 )
-"""What stands before a colon where podman takes a file of the machine for an image."""
+"""Prefixes with which podman would read a local file as an image."""
 
 
 class ContainerRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """An image, and what is run in it."""
+    """An image, and the command run in it."""
 
     image: str
     run: tuple[str, ...] = ()
-    """The words of the command, templates each, in place of the image's entrypoint; what the image says if there are
-    none."""
+    """Arguments of the command, each a template, in place of the image's entrypoint; empty: the image's own."""
     pull: str = "missing"
-    """When the image is fetched: missing, always, never."""
+    """Pull policy: missing, always, never."""
 
 
 def faults_in(container: ContainerRun, where: str) -> Iterator[Fault]:
-    """What is wrong with it, but for its templates."""
+    """Yield the faults in a definition, except in its templates."""
     if (why := fault_in_image(container.image)) is not None:
         yield Fault(where=f"{where}.image", why=why)
     if container.run and not container.run[0]:
         yield Fault(where=f"{where}.run", why="must begin with a program, or be left out")
     if len(container.run) > MOST_WORDS:
-        yield Fault(where=f"{where}.run", why=f"has more than {MOST_WORDS} words")
+        yield Fault(where=f"{where}.run", why=f"has more than {MOST_WORDS} arguments")
     if container.pull not in PULLS:
         hint = did_you_mean(container.pull, PULLS)
         yield Fault(where=f"{where}.pull", why=f"must be one of {', '.join(PULLS)}{hint}")
 
 
 def fault_in_image(image: str) -> str | None:
-    """Why this can't be the name of an image, as the end of a sentence."""
+    """Return why an image name is invalid, or None."""
     if len(image) <= LONGEST_IMAGE and _IMAGE.fullmatch(image) and image.partition(":")[0] not in _TRANSPORTS:
         return None
-    return "is no name of an image, such as python:3.13-slim" if image else "is empty"
+    return "is not an image name such as python:3.13-slim" if image else "is empty"

@@ -1,4 +1,4 @@
-"""Texts that several kinds of work have: import paths, and references to secrets."""
+"""Fields shared by several kinds of work: import paths, and references to secrets."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ _IMPORT_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z
 
 
 def fault_in_import_path(text: str) -> str | None:
-    """What is wrong with the import path of a function; None if nothing is."""
+    """Return what is wrong with a function's import path, or None."""
     return None if _IMPORT_PATH.fullmatch(text) else "must be package.module:function"
 
 
 def fault_in_secret(reference: str) -> str | None:
-    """What is wrong with the reference of a secret; None if nothing is."""
+    """Return what is wrong with a secret reference, or None."""
     source, _, rest = reference.partition(":")
     return None if source in SECRET_SOURCES and rest else "must be env:NAME, file:/path or command:words"

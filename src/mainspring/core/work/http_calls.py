@@ -1,9 +1,9 @@
-"""A task that is one HTTP request (WRK-3): what a job says of it, what is wrong with that, and what is sent.
+"""HTTP tasks (WRK-3): definition, validation, and the request that is sent.
 
     {"http": {"url": "https://example.com/load", "method": "POST", "json": {"day": "{{ params.day }}"}}}
 
-A secret of the task is `${NAME}` in a header or in the body. It is put in after the templates were filled in, and only
-where the job itself wrote it: a parameter that says `${NAME}` is a text like any other.
+A secret of the task is `${NAME}` in a header or in the body. It is inserted after the templates are rendered, and only
+where the job itself wrote it: `${NAME}` in a parameter is literal text.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MOST_EXPECTED = 100
 OURS = frozenset(
     {"connection", "content-length", "expect", "host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
 )
-"""Headers that belong to the connection, and so to whoever makes it."""
+"""Headers that belong to the connection, set by the HTTP client."""
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 _UNSEEN = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _SECRET = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -39,36 +39,36 @@ _NOTHING = msgspec.Raw()
 T = TypeVar("T")
 
 Check: TypeAlias = "Callable[[str], str | None]"
-"""What is wrong with a template; None if nothing is."""
+"""Validator of a template: returns its fault, or None."""
 
 
 class HttpRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One request. Texts are templates."""
+    """One request. Strings are templates."""
 
     url: str
     method: str = "GET"
     headers: dict[str, str] = {}
-    """Values may be templates. A secret of the task is `${NAME}` here, and is put in by the worker."""
+    """Values may be templates. `${NAME}` is replaced by the task's secret on the worker."""
     body: str | None = None
     json: msgspec.Raw = _NOTHING
-    """Sent as JSON; texts in it are templates. One that is nothing but an expression becomes what that gives."""
+    """Sent as JSON; strings in it are templates. A string that is a single expression is replaced by its value."""
     expect: tuple[int, ...] = ()
-    """Answers that are a success, besides 2xx."""
+    """Statuses that are a success, besides 2xx."""
     timeout_seconds: float = 60.0
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
-    """A request as it is sent."""
+    """A request with all values inserted."""
 
     method: str
     url: str
     headers: dict[str, str]
-    """By name in lower case."""
+    """By lower-case name."""
     body: bytes
 
 
 def faults_in(request: HttpRequest, where: str, check: Check, secrets: Mapping[str, str]) -> Iterator[Fault]:
-    """What is wrong with a request, as far as that can be seen before its templates are filled in."""
+    """Yield the faults in a request that can be found before its templates are rendered."""
     if (why := _fault_of_url_template(request.url) or check(request.url)) is not None:
         yield Fault(where=f"{where}.url", why=why)
     if request.method not in METHODS:
@@ -76,7 +76,7 @@ def faults_in(request: HttpRequest, where: str, check: Check, secrets: Mapping[s
         yield Fault(where=f"{where}.method", why=f"must be one of {', '.join(METHODS)}{hint}")
     yield from _faults_of_headers(request.headers, f"{where}.headers", check, secrets)
     if request.body is not None and request.json != _NOTHING:
-        yield Fault(where=f"{where}.json", why="is said beside body: there is only one")
+        yield Fault(where=f"{where}.json", why="can't be combined with body")
     if request.body is not None:
         yield from _faults_of_text(request.body, f"{where}.body", check, secrets)
     if request.json != _NOTHING:
@@ -85,7 +85,7 @@ def faults_in(request: HttpRequest, where: str, check: Check, secrets: Mapping[s
         for text in _texts_in(_decoded(request.json)):
             yield from _faults_of_text(text, f"{where}.json", check, secrets)
     if len(request.expect) > MOST_EXPECTED or not all(100 <= status <= 599 for status in request.expect):
-        yield Fault(where=f"{where}.expect", why="must be numbers of answers, from 100 to 599")
+        yield Fault(where=f"{where}.expect", why="must be HTTP statuses from 100 to 599")
     if not 0 < request.timeout_seconds <= LONGEST_TIMEOUT_SECONDS:
         yield Fault(
             where=f"{where}.timeout_seconds", why=f"must be more than 0 and at most {LONGEST_TIMEOUT_SECONDS:.0f}"
@@ -93,9 +93,9 @@ def faults_in(request: HttpRequest, where: str, check: Check, secrets: Mapping[s
 
 
 def prepare(request: HttpRequest, values: expressions.Values, secrets: Mapping[str, str], nonce: str) -> Prepared:
-    """The request with its values and secrets. Raises ExpressionFailed, or Refused if it can't be sent like that.
+    """Insert values and secrets. Raises ExpressionFailed, or Refused if the request is invalid.
 
-    `nonce` stands for the secrets while values are filled in: letters that no value can have by chance.
+    `nonce` marks the secrets while values are rendered: letters that no value contains by chance.
     """
     filler = _Filler(values, secrets, nonce)
     url = filler.text("http.url", request.url)
@@ -116,7 +116,7 @@ def prepare(request: HttpRequest, values: expressions.Values, secrets: Mapping[s
 
 
 class _Filler:
-    """Fills in values, and then secrets."""
+    """Renders templates, then inserts secrets."""
 
     def __init__(self, values: expressions.Values, secrets: Mapping[str, str], nonce: str) -> None:
         self._values = values
@@ -141,7 +141,7 @@ class _Filler:
                 return value
 
     def _without(self, template: str) -> str:
-        """The template with a word for each secret."""
+        """Replace each secret by a marker."""
         return _SECRET.sub(
             lambda found: f"{self._nonce}{found[1]}{self._nonce}" if found[1] in self._secrets else found[0], template
         )
@@ -161,7 +161,7 @@ def _fault_of_url_template(url: str) -> str | None:
     if not url:
         return "is empty"
     if _SECRET.search(url):
-        return "has a secret in it: put it into a header or the body"
+        return "must not contain a secret: use a header or the body"
     if "{{" not in url:
         return fault_of_url(url)
     if len(url) > LONGEST_URL:
@@ -173,16 +173,16 @@ def _faults_of_headers(
     headers: Mapping[str, str], where: str, check: Check, secrets: Mapping[str, str]
 ) -> Iterator[Fault]:
     if len(headers) > MOST_HEADERS:
-        yield Fault(where=where, why=f"has more than {MOST_HEADERS} of them")
+        yield Fault(where=where, why=f"has more than {MOST_HEADERS} headers")
         return
     if len({name.lower() for name in headers}) < len(headers):
-        yield Fault(where=where, why="has one name twice, in other letters")
+        yield Fault(where=where, why="has a name twice, in different case")
     for name, text in headers.items():
         place = f"{where}.{name[:40]}"
         if not _HEADER.fullmatch(name):
-            yield Fault(where=place, why="is no name of a header")
+            yield Fault(where=place, why="is not a header name")
         elif name.lower() in OURS or name.lower().startswith("proxy-"):
-            yield Fault(where=place, why="must be left out: the connection has its own")
+            yield Fault(where=place, why="must be omitted: it is set by the HTTP client")
         elif (why := _fault_in_header(text)) is not None:
             yield Fault(where=place, why=why)
         else:
@@ -191,7 +191,7 @@ def _faults_of_headers(
 
 def _fault_in_header(text: str) -> str | None:
     if _UNSEEN.search(text):
-        return "must be one line of characters that can be seen"
+        return "must be one line of printable characters"
     return f"has more than {LONGEST_HEADER} characters" if len(text) > LONGEST_HEADER else None
 
 
@@ -199,8 +199,8 @@ def _faults_of_text(text: str, where: str, check: Check, secrets: Mapping[str, s
     if (why := check(text)) is not None:
         yield Fault(where=where, why=why)
     for name in sorted({name for name in _SECRET.findall(text) if name not in secrets}):
-        hint = did_you_mean(name, secrets) or ": name it in secrets"
-        yield Fault(where=where, why=f"has ${{{name}}}, which is no secret of the task{hint}")
+        hint = did_you_mean(name, secrets) or ": declare it in secrets"
+        yield Fault(where=where, why=f"has ${{{name}}}, which is not a secret of the task{hint}")
 
 
 def _decoded(raw: msgspec.Raw) -> JsonValue:

@@ -1,10 +1,10 @@
-"""An invoker as people write it in one line: `--invoker`, and `[invoker]` of the project's file (FLD-8).
+"""Invoker in one line: `--invoker`, and `[invoker]` of the project file (FLD-8).
 
 command:llm -m gpt-4o-mini                         a program with its arguments, no shell
 http://127.0.0.1:11434/v1/chat/completions#llama3  an endpoint, and its model
 python:package.module:function
 socket:/run/answers.sock
-{"url": "https://..", "model": "..", "key": "env:OPENAI_API_KEY"}     all that there is, as JSON
+{"url": "https://..", "model": "..", "key": "env:OPENAI_API_KEY"}     all fields, as JSON
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ FORMS = (
 
 
 def parse_invoker(text: str) -> Invoker:
-    """The invoker that a text means. Raises Refused, which names the forms."""
+    """Parse an invoker. Raises Refused, which lists the forms."""
     try:
         invoker = _read(text.strip())
     except (msgspec.DecodeError, ValueError) as error:
-        raise Refused(f"{_quoted(text)} is no invoker: {error}. An invoker is {FORMS}") from None
+        raise Refused(f"{_quoted(text)} is not an invoker: {error}. Use {FORMS}") from None
     faults = list(faults_in_invoker(invoker, "invoker"))
     if faults:
-        raise Refused(f"{_quoted(text)} is no invoker; one is {FORMS}", faults)
+        raise Refused(f"{_quoted(text)} is not an invoker; use {FORMS}", faults)
     return invoker
 
 
@@ -49,9 +49,9 @@ def _read(text: str) -> Invoker:
         case "socket":
             return Invoker(socket=rest)
         case _:
-            raise ValueError("it begins with nothing that is known")
+            raise ValueError("unknown prefix")
 
 
 def _quoted(text: str) -> str:
-    """Its beginning: somebody may have written a key into it."""
+    """Quote only the beginning: the text may contain an API key."""
     return repr(text[:20] + "…") if len(text) > 20 else repr(text)

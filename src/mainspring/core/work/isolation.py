@@ -1,12 +1,12 @@
-"""How far a task is kept apart from its worker and from its neighbours (WRK-4).
+"""Isolation levels of tasks (WRK-4).
 
-    none        nothing but a process group of its own: for one person's own machine
+    none        only a process group of its own: for a personal machine
     process     another user if the agent may, limits on memory, processes, files and open files
-    sandbox     that, and a root that can't be written, a /tmp of its own, its own processes, no network unless declared
-    container   an image of its own, run by docker or podman
+    sandbox     that, and a read-only root, a private /tmp, its own processes, no network unless declared
+    container   its own image, run by docker or podman
 
-A worker runs everything at least at its own level, and says as labels which levels it can offer. A task that asks for
-one (`isolation: sandbox`) wants that label, and is placed only where it is.
+A worker runs every task at least at its own level, and offers levels as labels. A task that requests a level
+(`isolation: sandbox`) requires that label, and is placed accordingly.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from __future__ import annotations
 from enum import StrEnum
 
 ISOLATION_LABEL = "isolation/"
-"""A worker that can run a task in a sandbox has the label `isolation/sandbox`."""
+"""Label prefix: a worker that can run a sandbox has the label `isolation/sandbox`."""
 
 
 class Isolation(StrEnum):
-    """A level, from the least to the most."""
+    """Isolation level, from weakest to strongest."""
 
     NONE = "none"
     PROCESS = "process"
@@ -30,10 +30,10 @@ LEVELS = tuple(Isolation)
 
 
 def at_least(one: Isolation, other: Isolation) -> Isolation:
-    """The stronger of two levels."""
+    """Return the stronger of two levels."""
     return max(one, other, key=LEVELS.index)
 
 
 def label_of(level: Isolation) -> str:
-    """The label of a worker that offers this level, and of a task that asks for it."""
+    """Return the label of a level, for workers that offer it and tasks that request it."""
     return f"{ISOLATION_LABEL}{level}"

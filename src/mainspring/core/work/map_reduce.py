@@ -1,11 +1,11 @@
-"""Map-reduce over items with an AI invoker: what a task of this kind says in its `work` (FLD-8).
+"""Map-reduce over items with an AI invoker: the `work` of such a task (FLD-8).
 
     {"map": {"prompt": "Categorise: {{title}}", "output": ["severity"]},
      "input": {"from": {"type": "csv", "path": "bugs.csv"}},
      "reduce": {"type": "json"}, "directory": "/srv/pipelines/bugs"}
 
-For each item of the input its prompt is rendered and given to the invoker; the answers become rows, and the rows one
-result. `mapreduce/` carries it out, in a process of its own, on the worker.
+The prompt is rendered for each item of the input and sent to the invoker; the answers become rows, and the rows one
+result. `mapreduce/` executes it, in its own process, on the worker.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ LONGEST_INVOCATION_SECONDS = 3_600.0
 LONGEST_RETRY_DELAY_SECONDS = 600.0
 MOST_ITEMS = 1_000_000
 OWN_NAMES = frozenset({"item", "index", "params"})
-"""What a prompt sees beside the item's fields. A field of such a name is reached through `item`."""
+"""Names in a prompt besides the item's fields. A field with such a name is reached through `item`."""
 REDUCE_NAMES = frozenset({"results", "count", "failed", "params"})
 ANSWER = "answer"
-"""The field of a row that has the answer, if the map names no fields."""
+"""Field of a row with the answer, if the map names no fields."""
 WORK_VARIABLE = "MAINSPRING_MAP_WORK"
-"""Tells the process that carries it out where the work is, as JSON, with the invoker that answers."""
+"""Environment variable with the work as JSON, including the invoker."""
 KEY_VARIABLE = "MAINSPRING_INVOKER_KEY"
-"""Has the key that the invoker names, resolved by the worker."""
+"""Environment variable with the invoker's API key, resolved by the worker."""
 PYTHON_PATH_VARIABLE = "MAINSPRING_PYTHON_PATH"
-"""Where the functions of invokers are looked for, after the directory of the work."""
+"""Environment variable with the search path for invoker functions, after the directory of the work."""
 FAILURE_VARIABLE = "MAINSPRING_FAILURE"
-"""Where the process says what kind of failure it was."""
+"""Environment variable with the file in which the process reports its failure class."""
 _FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _URL = re.compile(r"https?://(?P<user>[^/?#@\s]*@)?(\[[0-9A-Fa-f:.]+\]|[^/?#@:\s\[\]]+)(:[0-9]{1,5})?([/?][^\s#]*)?")
 _KINDS = ("command", "url", "python", "socket")
@@ -54,49 +54,49 @@ class ItemFile(_Part, frozen=True, kw_only=True):
 
     type: Literal["csv", "json"]
     path: str
-    """Below the directory of the work."""
+    """Relative to the directory of the work."""
     delimiter: str = ","
     encoding: str = "utf-8"
-    """Of a CSV. A byte order mark is taken for what it is."""
+    """Of a CSV. A byte order mark is recognized."""
 
 
 class Input(_Part, frozen=True, kw_only=True):
-    """Where the items come from: a file, or the definition itself."""
+    """Source of the items: a file, or the definition itself."""
 
     source: ItemFile | None = msgspec.field(default=None, name="from")
     items: tuple[dict[str, msgspec.Raw], ...] | None = None
     limit: int | None = None
-    """Only the first so many."""
+    """Maximum number of items."""
 
 
 class OnItemFailure(StrEnum):
-    """What becomes of the whole if an item fails for good."""
+    """What happens if an item fails for good."""
 
     FAIL = "fail"
-    """The others are finished, and then the task fails. The next attempt asks only for what is missing."""
+    """Finish the other items, then fail the task. The next attempt processes only the missing ones."""
     SKIP = "skip"
-    """The result is made of those that succeeded, and says which did not."""
+    """Build the result from the successful items, and list the failed ones."""
 
 
 class MapStep(_Part, frozen=True, kw_only=True):
-    """What is asked for each item."""
+    """Prompt for each item."""
 
     prompt: str
     """A template over the item's fields, and `item`, `index` and `params`."""
     output: tuple[str, ...] = ()
-    """Fields that the answer must have, as JSON; none: the answer is a text."""
+    """Required fields of the answer, as JSON; none: the answer is text."""
     concurrency: int = 4
     attempts: int = 3
     """Per item."""
     retry_delay_seconds: float = 1.0
-    """Before the second attempt at an item; twice as long before each further one."""
+    """Before the second attempt at an item; doubled before each further one."""
     timeout_seconds: float = 120.0
-    """Of one invocation."""
+    """Per invocation."""
     on_failure: OnItemFailure = OnItemFailure.FAIL
 
 
 class ReduceKind(StrEnum):
-    """What the rows become."""
+    """Format of the result."""
 
     JSON = "json"
     TABLE = "table"
@@ -106,17 +106,17 @@ class ReduceKind(StrEnum):
 
 
 class ReduceStep(_Part, frozen=True, kw_only=True):
-    """What the rows become, in the end."""
+    """How the rows become the result."""
 
     type: ReduceKind = ReduceKind.JSON
     prompt: str | None = None
     """For `prompt`: a template over `results` (the rows as JSON), `count`, `failed` and `params`."""
     output: tuple[str, ...] = ()
-    """For `prompt`: fields that the answer must have; none: it is a text."""
+    """For `prompt`: required fields of the answer; none: it is text."""
 
 
 class Invoker(_Part, frozen=True, kw_only=True):
-    """Who answers prompts. Exactly one of `command`, `url`, `python` and `socket`."""
+    """Answers prompts. Exactly one of `command`, `url`, `python` and `socket`."""
 
     command: tuple[str, ...] | None = None
     """A program that reads the prompt from stdin and prints the answer."""
@@ -125,17 +125,17 @@ class Invoker(_Part, frozen=True, kw_only=True):
     model: str | None = None
     """For `url`."""
     key: str | None = None
-    """For `url`: where the API key is, `env:NAME`, `file:/path` or `command:words`. Never the key itself."""
+    """For `url`: reference to the API key, `env:NAME`, `file:/path` or `command:words`. Never the key itself."""
     python: str | None = None
-    """A function, `package.module:function`, that takes the prompt and returns the answer; sync or async."""
+    """A sync or async function, `package.module:function`, that takes the prompt and returns the answer."""
     socket: str | None = None
-    """A Unix socket behind which a function of another process answers (`PipelineScheduler(ai_invoker=..)`)."""
+    """Unix socket of another process that answers (`PipelineScheduler(ai_invoker=..)`)."""
 
 
 def faults_in(step: MapStep, given: Input, reduce: ReduceStep, where: str) -> Iterator[Fault]:
-    """What is wrong with a map, its input and its reduce, each with its path.
+    """Yield the faults in a map, its input and its reduce, each with its path.
 
-    Which fields the items of a file have is known when it is read: until then a prompt may use any name.
+    The fields of items in a file are known only when it is read: until then a prompt may use any name.
     """
     yield from _faults_in_input(given, f"{where}.input")
     fields = _fields_of(given.items) if given.items is not None else None
@@ -144,7 +144,7 @@ def faults_in(step: MapStep, given: Input, reduce: ReduceStep, where: str) -> It
 
 
 def faults_in_invoker(invoker: Invoker, where: str) -> Iterator[Fault]:
-    """What is wrong with an invoker."""
+    """Yield the faults in an invoker."""
     kinds = [kind for kind in _KINDS if getattr(invoker, kind) is not None]
     if len(kinds) != 1:
         said = " and ".join(kinds) if kinds else "none of them"
@@ -152,7 +152,7 @@ def faults_in_invoker(invoker: Invoker, where: str) -> Iterator[Fault]:
     if invoker.command is not None and (not invoker.command or not invoker.command[0].strip()):
         yield Fault(where=f"{where}.command", why="must begin with a program")
     if any("\0" in word for word in invoker.command or ()):
-        yield Fault(where=f"{where}.command", why="has a NUL in it")
+        yield Fault(where=f"{where}.command", why="contains NUL")
     if invoker.url is not None and (fault := _fault_in_url(invoker.url)) is not None:
         yield Fault(where=f"{where}.url", why=fault)
     if invoker.python is not None and (fault := fault_in_import_path(invoker.python)) is not None:
@@ -163,16 +163,16 @@ def faults_in_invoker(invoker: Invoker, where: str) -> Iterator[Fault]:
         yield Fault(where=f"{where}.key", why=f"{fault}, never the key itself")
     for field in ("model", "key"):
         if invoker.url is None and getattr(invoker, field) is not None:
-            yield Fault(where=f"{where}.{field}", why="goes only with url")
+            yield Fault(where=f"{where}.{field}", why="requires url")
 
 
 def faults_in_place(path: str, where: str) -> Iterator[Fault]:
-    """What is wrong with the path of something below the directory of the work."""
+    """Yield the faults in a path relative to the directory of the work."""
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if "\0" in path:
-        yield Fault(where=where, why="has a NUL in it")
+        yield Fault(where=where, why="contains NUL")
     elif path.startswith("/") or ".." in parts or not parts:
-        yield Fault(where=where, why="must be a path below the directory: not absolute, and without ..")
+        yield Fault(where=where, why="must be a relative path without ..")
 
 
 def _faults_in_input(given: Input, where: str) -> Iterator[Fault]:
@@ -185,11 +185,11 @@ def _faults_in_input(given: Input, where: str) -> Iterator[Fault]:
         return
     yield from faults_in_place(source.path, f"{where}.from.path")
     if len(source.delimiter) != 1 or source.delimiter in '"\r\n\0':
-        yield Fault(where=f"{where}.from.delimiter", why="must be one character, and no quote or end of a line")
+        yield Fault(where=f"{where}.from.delimiter", why="must be one character other than a quote or a newline")
     try:
         "".encode(source.encoding)
     except (LookupError, ValueError):
-        yield Fault(where=f"{where}.from.encoding", why=f"there is no encoding {source.encoding[:40]!r}")
+        yield Fault(where=f"{where}.from.encoding", why=f"unknown encoding {source.encoding[:40]!r}")
 
 
 def _faults_in_map(step: MapStep, fields: Collection[str] | None, where: str) -> Iterator[Fault]:
@@ -212,9 +212,9 @@ def _faults_in_reduce(step: ReduceStep, where: str) -> Iterator[Fault]:
     if step.type is not ReduceKind.PROMPT:
         for field in ("prompt", "output"):
             if getattr(step, field):
-                yield Fault(where=f"{where}.{field}", why="goes only with the type prompt")
+                yield Fault(where=f"{where}.{field}", why="requires the type prompt")
     elif step.prompt is None:
-        yield Fault(where=f"{where}.prompt", why="is needed for the type prompt")
+        yield Fault(where=f"{where}.prompt", why="is required for the type prompt")
     elif (fault := _fault_in_prompt(step.prompt, REDUCE_NAMES)) is not None:
         yield Fault(where=f"{where}.prompt", why=fault)
 
@@ -225,14 +225,14 @@ def _faults_in_output(names: Sequence[str], where: str) -> Iterator[Fault]:
         return
     for number, name in enumerate(names):
         if not _FIELD.fullmatch(name):
-            why = "must be 1 to 64 letters, digits and underscores, and begin with no digit"
+            why = "must be 1 to 64 letters, digits and underscores, not beginning with a digit"
             yield Fault(where=f"{where}.output[{number}]", why=why)
         elif name in names[:number]:
-            yield Fault(where=f"{where}.output[{number}]", why=f"{name} is there twice")
+            yield Fault(where=f"{where}.output[{number}]", why=f"duplicate field {name}")
 
 
 def _fault_in_prompt(prompt: str, names: Collection[str] | None) -> str | None:
-    """What is wrong with a prompt that may use these names; any, if they are not known."""
+    """Return what is wrong with a prompt that may use these names (None: any), or None."""
     if not prompt.strip():
         return "is empty"
     return expressions.check_template(prompt, names)
@@ -241,10 +241,10 @@ def _fault_in_prompt(prompt: str, names: Collection[str] | None) -> str | None:
 def _fault_in_url(url: str) -> str | None:
     found = _URL.fullmatch(url)
     if found is None or not url.isprintable():
-        return "must be an address that begins with http:// or https://"
-    return "must have no name or password in it: the key goes into `key`, by reference" if found["user"] else None
+        return "must be a URL that begins with http:// or https://"
+    return "must not contain a user or password: use `key`, by reference" if found["user"] else None
 
 
 def _fields_of(items: Sequence[Mapping[str, msgspec.Raw]]) -> set[str]:
-    """The fields that any of the items has."""
+    """Return the union of the items' fields."""
     return {name for item in items for name in item}

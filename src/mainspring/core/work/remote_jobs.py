@@ -1,10 +1,10 @@
-"""Tasks that run beyond the worker's machine, as a job of Kubernetes or of Ray (WRK-3): what a job says of them.
+"""Remote tasks, run as a Kubernetes job or a Ray job (WRK-3): definition and validation.
 
     {"kubernetes": {"image": "python:3.13-slim", "run": ["python", "load.py", "{{ params.day }}"], "namespace": "etl"}}
     {"ray": {"run": ["python", "train.py", "--day", "{{ params.day }}"], "runtime_env": {"pip": ["polars"]}}}
 
-A worker that has the cluster carries the label `runs/kubernetes` or `runs/ray`, and a task that wants it asks for that
-label. Which cluster it is, the worker alone says: no job can send a worker to an address.
+A worker with access to a cluster has the label `runs/kubernetes` or `runs/ray`, and such a task requires that label.
+The cluster is configured on the worker only: no job can send a worker to an address.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ class KubernetesRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     image: str
     run: tuple[str, ...] = ()
-    """The words of the command, templates each; the image's own command if there are none."""
+    """Arguments of the command, each a template; empty: the image's own command."""
     namespace: str = ""
-    """One of the worker's; its first one, unless said."""
+    """One of the worker's namespaces. Default: its first one."""
     service_account: str = ""
-    """Whose rights the pod has in the cluster. None at all, unless said."""
+    """Service account of the pod. Default: none."""
     user: int | None = None
-    """As which user it runs, by number; as the image says, unless said. Never as root."""
+    """Numeric user id. Default: the image's. Never root."""
 
 
 class RayRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A job of a Ray cluster."""
+    """A Ray job."""
 
     run: tuple[str, ...]
-    """The words of the command, templates each. Ray has a shell read them: they are quoted for it."""
+    """Arguments of the command, each a template. Quoted, since Ray passes them to a shell."""
     runtime_env: dict[str, msgspec.Raw] = {}
-    """What Ray makes ready for it: `pip`, `working_dir`, as Ray says it. Variables are in the task's `env`."""
+    """Ray's runtime environment: `pip`, `working_dir` etc. Variables are in the task's `env`."""
 
 
 def faults_in(run: KubernetesRun | RayRun, where: str) -> Iterator[Fault]:
-    """What is wrong with it, but for its templates."""
+    """Yield the faults in a definition, except in its templates."""
     if len(run.run) > MOST_WORDS:
-        yield Fault(where=f"{where}.run", why=f"has more than {MOST_WORDS} words")
+        yield Fault(where=f"{where}.run", why=f"has more than {MOST_WORDS} arguments")
     match run:
         case KubernetesRun():
             yield from _faults_in_pod(run, where)
@@ -63,13 +63,13 @@ def faults_in(run: KubernetesRun | RayRun, where: str) -> Iterator[Fault]:
 
 
 def fault_in_namespace(name: str) -> str | None:
-    """Why this can't be the name of a namespace."""
+    """Return what is wrong with a namespace, or None."""
     return None if _LABEL.fullmatch(name) else "must be 1 to 63 lower-case letters, digits and hyphens"
 
 
 def _faults_in_pod(run: KubernetesRun, where: str) -> Iterator[Fault]:
     if len(run.image) > LONGEST_IMAGE or not _IMAGE.fullmatch(run.image):
-        yield Fault(where=f"{where}.image", why="is no name of an image, such as python:3.13-slim")
+        yield Fault(where=f"{where}.image", why="is not an image name such as python:3.13-slim")
     if _has_no_program(run.run):
         yield Fault(where=f"{where}.run", why="must begin with a program, or be left out")
     if run.namespace and (why := fault_in_namespace(run.namespace)) is not None:

@@ -1,20 +1,19 @@
-"""What a task does: the kinds of work, as a job says them in a task's `work` (WRK-3).
+"""Kinds of work, as a job defines them in a task's `work` (WRK-3).
 
-    {"run": ["python", "load.py", "--day", "{{ params.day }}"]}      words, each rendered alone, no shell
-    {"shell": "sort < in | uniq > out"}                              a shell's text, no templates: values by environment
+    {"run": ["python", "load.py", "--day", "{{ params.day }}"]}      arguments, each rendered separately, no shell
+    {"shell": "sort < in | uniq > out"}                              a shell script, no templates: values by environment
     {"python": "etl.load:run", "args": {"day": "{{ params.day }}"}}  an import path, called in a warm child process
-    {"handler": "load", "args": {..}}                                a function that a worker serves by name
-    {"handler": "load", "values": {"day": {"$": "params.day"}}}      the same, with arguments that keep their types
-    {"map": {"prompt": "Sort: {{title}}"}, "input": {..}}            a prompt for each item (`core/work/map_reduce.py`)
+    {"handler": "load", "args": {..}}                                a function registered by a worker
+    {"handler": "load", "values": {"day": {"$": "params.day"}}}      the same, with typed arguments
+    {"map": {"prompt": "Sort: {{title}}"}, "input": {..}}            a prompt per item (`core/work/map_reduce.py`)
     {"http": {"url": "https://.."}}                                  a request (`core/work/http_calls.py`)
     {"container": {"image": "python:3.13", "run": [..]}}             in a container (`core/work/containers.py`)
-    {"kubernetes": {"image": .., "run": [..]}}, {"ray": {..}}        beyond this machine (`remote_jobs.py`)
+    {"kubernetes": {"image": .., "run": [..]}}, {"ray": {..}}        on a cluster (`remote_jobs.py`)
 
-and beside each of them, if wanted: `env`, `secrets`, `directory`, `grace_seconds`, `isolation`, `network`, `fetch`.
-The scheduler never looks inside; admission checks it, a worker carries it out. A new kind is a struct here and an
-executor in `worker/`.
+and optionally `env`, `secrets`, `directory`, `grace_seconds`, `isolation`, `network`, `fetch`. It is opaque to the
+scheduler; admission validates it, a worker executes it. A new kind is a struct here and an executor in `worker/`.
 
-A secret is named, never given: `{"PASSWORD": "env:DB_PASSWORD"}`, `"file:/run/secrets/db"`, `"command:pass show db"`.
+A secret is given by reference: `{"PASSWORD": "env:DB_PASSWORD"}`, `"file:/run/secrets/db"`, `"command:pass show db"`.
 The worker resolves it into the environment of the task (WRK-5); the server never sees a value.
 """
 
@@ -41,14 +40,15 @@ from mainspring.core.work.remote_jobs import KUBERNETES_LABEL, RAY_LABEL, Kubern
 from mainspring.protocol.errors import Fault
 
 TEMPLATE_NAMES = frozenset({"params", "outputs", "run", "task", "item", "partition", "total", "window"})
-"""What the templates of a task see: parameters, outputs of upstream tasks by name, and `run.id`, `task.id`,
-`task.name`, `task.attempt`; in a fan-out `item`, `partition` and `total`; in a run of a schedule `window`."""
+"""Names in a task's templates: parameters, outputs of upstream tasks by name, and `run.id`, `task.id`, `task.name`,
+`task.attempt`; in a fan-out `item`, `partition` and `total`; in a scheduled run `window`."""
 HANDLER_LABEL = "handler/"
-"""A worker that serves handler `load` has the label `handler/load`, and a task that wants it asks for that label."""
+"""Label prefix: a worker that serves handler `load` has the label `handler/load`, and a task that uses it requires
+it."""
 LARGEST_CHECKPOINT_BYTES = 256 * 1024
 LONGEST_GRACE_SECONDS = 3_600.0
 LONGEST_EXTENSION_SECONDS = 366 * 86_400.0
-"""More than that no attempt can ask for at once (LIV-4)."""
+"""Maximum extension that an attempt can request at once (LIV-4)."""
 RESERVED = "MAINSPRING_"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _HANDLER = re.compile(r"[A-Za-z0-9._-]{1,100}")
@@ -57,19 +57,19 @@ _MOST_VARIABLES = 256
 
 class _Work(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     env: dict[str, str] = {}
-    """Added to the task's environment; values may be templates."""
+    """Environment variables; values may be templates."""
     secrets: dict[str, str] = {}
     """Variable to reference: `env:NAME`, `file:/path` or `command:words`."""
     directory: str | None = None
-    """Where it runs, below or outside the attempt's own directory, which is the default."""
+    """Working directory, relative to the attempt's own directory (the default) or absolute."""
     grace_seconds: float = 30.0
-    """From being asked to stop to being killed, unless whoever stops it gives it less."""
+    """Time between SIGTERM and SIGKILL, unless the stop request gives less."""
     isolation: Isolation | None = None
-    """How far it must be kept apart at least (`core/work/isolation.py`); the worker's own level, unless said."""
+    """Minimum isolation level (`core/work/isolation.py`). Default: the worker's own level."""
     network: bool = False
-    """Whether it may reach the network from a sandbox or a container."""
+    """Allow network access from a sandbox or a container."""
     fetch: tuple[str, ...] = ()
-    """Artifacts of upstream tasks that it finds in its inputs: `extract`, `extract/*.csv` (WRK-11)."""
+    """Artifacts of upstream tasks to download: `extract`, `extract/*.csv` (WRK-11)."""
 
 
 class Argv(_Work, frozen=True, kw_only=True):
@@ -79,17 +79,17 @@ class Argv(_Work, frozen=True, kw_only=True):
 
 
 class ShellText(_Work, frozen=True, kw_only=True):
-    """A text for /bin/sh."""
+    """A script for /bin/sh."""
 
     shell: str
 
 
 class _Function(_Work, frozen=True, kw_only=True):
     args: dict[str, msgspec.Raw] = {}
-    """Keyword arguments; texts in them may be templates."""
+    """Keyword arguments; strings may be templates."""
     values: dict[str, msgspec.Raw] | None = None
-    """Keyword arguments too, exactly as they are written but for references (`references.py`), and made what the
-    function declares. If there are `values`, parameters get nothing that is not said."""
+    """Keyword arguments, literal except for references (`references.py`), and converted to the declared types. With
+    `values`, a parameter gets only what is given."""
 
 
 class ImportedFunction(_Function, frozen=True, kw_only=True):
@@ -99,21 +99,21 @@ class ImportedFunction(_Function, frozen=True, kw_only=True):
 
 
 class ServedFunction(_Function, frozen=True, kw_only=True):
-    """A Python function that a worker serves under a name."""
+    """A Python function that a worker registers under a name."""
 
     handler: str
 
 
 class MapReduce(_Work, frozen=True, kw_only=True):
-    """Prompts for items, and their answers as one result (FLD-8)."""
+    """Prompts per item, and their answers as one result (FLD-8)."""
 
     map: MapStep
     input: Input
     reduce: ReduceStep = ReduceStep()
     invoker: Invoker | None = None
-    """The worker's, unless said."""
+    """Default: the worker's."""
     results: str = ".results"
-    """Where the result is written, below `directory`."""
+    """Path of the result, relative to `directory`."""
 
 
 class HttpCall(_Work, frozen=True, kw_only=True):
@@ -135,7 +135,7 @@ class OnKubernetes(_Work, frozen=True, kw_only=True):
 
 
 class OnRay(_Work, frozen=True, kw_only=True):
-    """A job of a Ray cluster."""
+    """A Ray job."""
 
     ray: RayRun
 
@@ -155,16 +155,16 @@ KINDS: dict[str, type[Work]] = {
     "kubernetes": OnKubernetes,
     "ray": OnRay,
 }
-"""The field that tells a kind from the others, and its struct."""
+"""Distinguishing field per kind, and its struct."""
 
 
 def digest_of(document: str) -> str:
-    """What tells one checkpoint from another: its ETag."""
+    """Return the ETag of a checkpoint."""
     return hashlib.sha256(document.encode()).hexdigest()[:32]
 
 
 def read_work(text: str | bytes) -> Work | None:
-    """The work of a task; None if it is `{}`, which succeeds at once. Raises ValueError."""
+    """Decode the work of a task; None if it is `{}`, which succeeds at once. Raises ValueError."""
     fields = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
     if not fields:
         return None
@@ -176,13 +176,13 @@ def read_work(text: str | bytes) -> Work | None:
 
 
 def handler_of(work: msgspec.Raw) -> str | None:
-    """The name of the handler that a task asks for, if it does."""
+    """Return the name of the task's handler, if any."""
     found = _read_if_telling(work)
     return found.handler if isinstance(found, ServedFunction) else None
 
 
 def labels_of(work: msgspec.Raw) -> dict[str, str]:
-    """The labels that a worker must have to carry it out: it serves the handler, has the cluster, offers the level."""
+    """Return the worker labels that the work requires: handler, cluster, isolation level."""
     found = _read_if_telling(work)
     if found is None:
         return {}
@@ -204,26 +204,26 @@ def labels_of(work: msgspec.Raw) -> dict[str, str]:
 
 
 _TELLING = (b"handler", b"isolation", b'"container"', b'"kubernetes"', b'"ray"')
-"""What a work has in it that asks something of its worker, unless it is written with escapes."""
+"""Markers of a work that requires worker labels, unless it is written with escapes."""
 
 
 def _read_if_telling(work: msgspec.Raw) -> Work | None:
-    """The work, if it may ask something of its worker. Most works are told apart without being read."""
+    """Decode the work only if it may require worker labels. Most need no decoding."""
     text = bytes(work)
     if b"\\" not in text and not any(word in text for word in _TELLING):
         return None
     try:
         return read_work(text)
     except (msgspec.DecodeError, ValueError):
-        return None  # Its worker will say what is wrong with it.
+        return None  # The worker reports the fault.
 
 
 Templates: TypeAlias = "dict[str, str | None]"
-"""Templates that have been looked at, and what is wrong with each. Tasks of one job share most of theirs."""
+"""Cache of checked templates with their faults. Tasks of one job share most of theirs."""
 
 
 def faults_in(text: str | bytes, where: str, known: Templates | None = None) -> Iterator[Fault]:
-    """What is wrong with the work of a task, each with its path. What is `known` is not looked at again."""
+    """Yield the faults in a task's work, each with its path. `known` caches checked templates."""
     try:
         work = read_work(text)
     except (msgspec.DecodeError, ValueError) as error:
@@ -240,10 +240,10 @@ def faults_in(text: str | bytes, where: str, known: Templates | None = None) -> 
         for name in work.values.keys() & work.args.keys():
             yield Fault(where=f"{where}.values.{name[:40]}", why="is also in args")
     if work.isolation is Isolation.CONTAINER and not isinstance(work, InContainer):
-        yield Fault(where=f"{where}.isolation", why="container goes only with `container`, which names an image")
+        yield Fault(where=f"{where}.isolation", why="container requires `container`, which names an image")
     yield from faults_in_fetches(work.fetch, f"{where}.fetch")
     if work.fetch and isinstance(work, HttpCall | OnKubernetes | OnRay):
-        yield Fault(where=f"{where}.fetch", why="is only for what runs on the machine of its worker")
+        yield Fault(where=f"{where}.fetch", why="is supported only for work on the worker's machine")
     if not 0 <= work.grace_seconds <= LONGEST_GRACE_SECONDS:
         yield Fault(where=f"{where}.grace_seconds", why=f"must be from 0 to {LONGEST_GRACE_SECONDS:.0f}")
 
@@ -283,7 +283,7 @@ def _faults_of_kind(work: Work, where: str, known: Templates) -> Iterator[Fault]
 def _faults_of_errand(
     work: HttpCall | InContainer | OnKubernetes | OnRay, where: str, known: Templates
 ) -> Iterator[Fault]:
-    """Of what is done elsewhere than in a process of the worker's."""
+    """Yield the faults of work that does not run as a process of the worker."""
     match work:
         case HttpCall():
             check = partial(_fault_of_template, known=known)
@@ -299,10 +299,10 @@ def _faults_of_errand(
             yield from _faults_of_words(work.ray.run, f"{where}.ray.run", known)
             if work.secrets:
                 yield Fault(
-                    where=f"{where}.secrets", why="Ray shows the variables of its jobs to everybody who reaches it"
+                    where=f"{where}.secrets", why="not supported: Ray exposes the environment variables of its jobs"
                 )
             if work.directory is not None:
-                yield Fault(where=f"{where}.directory", why="on Ray it is `runtime_env.working_dir`")
+                yield Fault(where=f"{where}.directory", why="not supported on Ray: use `runtime_env.working_dir`")
 
 
 def _faults_of_words(words: Iterable[str], where: str, known: Templates) -> Iterator[Fault]:
@@ -320,7 +320,7 @@ def _faults_of_environment(work: Work, where: str, known: Templates) -> Iterator
         for name in variables:
             if not _VARIABLE.fullmatch(name) or name.startswith(RESERVED):
                 yield Fault(
-                    where=f"{where}.{field}.{name[:40]}", why=f"is no name of a variable, or begins with {RESERVED}"
+                    where=f"{where}.{field}.{name[:40]}", why=f"is not a variable name, or begins with {RESERVED}"
                 )
     for name, template in work.env.items():
         fault = _fault_of_template(template, known)

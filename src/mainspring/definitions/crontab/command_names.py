@@ -1,4 +1,4 @@
-"""Names for the commands of a crontab: what somebody would call them.
+"""Derive names from the commands of a crontab.
 
 cd /srv/shop && /usr/bin/python3 bin/sync_orders.py --fast    sync-orders
 [ -x /usr/sbin/anacron ] || run-parts /etc/cron.daily         cron-daily
@@ -20,17 +20,17 @@ _ENDS = frozenset({"&&", "||", ";", "|", "&", "(", ")"})
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
 _PLAIN_WORD = re.compile(r"[a-z][a-z-]{1,20}")
 _GUARDS = frozenset({"cd", "test", "[", "[[", ".", "source", "export", "set", "umask", "sleep", "command", "{", "true"})
-"""What stands before the command that matters."""
+"""Commands in front of the relevant one."""
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
 _INTERPRETERS = re.compile(r"(python|php|perl|ruby|node|java|run-parts|sh|bash|dash|zsh|ksh)[0-9.]*")
 _SUFFIX = re.compile(r"\.(py|sh|bash|php|pl|rb|js|jar|bin)$")
 _WRAPPERS = {"sudo": 0, "nice": 0, "ionice": 0, "nohup": 0, "env": 0, "exec": 0, "time": 0, "chronic": 0, "setsid": 0}
 _WRAPPERS |= {"timeout": 1, "flock": 1}
-"""Commands that start another, and how many words of their own come before it."""
+"""Commands that run another one, and the number of their own arguments before it."""
 
 
 def name_of(command: str, taken: set[str]) -> str:
-    """A name that a directory and a job can have, and that is not taken; it is then."""
+    """Return a unique name for a directory and a job, and add it to `taken`."""
     wanted = _slug("-".join(_telling_words(command))) or _FALLBACK
     name, number = wanted, 2
     while name in taken:
@@ -40,7 +40,7 @@ def name_of(command: str, taken: set[str]) -> str:
 
 
 def _telling_words(command: str) -> list[str]:
-    """The program that matters, and what it is told to do."""
+    """Return the relevant program, and its subcommand."""
     for words in map(_unwrapped, _commands(command)):
         if not words or words[0] in _GUARDS:
             continue
@@ -56,7 +56,7 @@ def _telling_words(command: str) -> list[str]:
 
 
 def _commands(text: str) -> Iterator[Sequence[str]]:
-    """The simple commands of a shell's text, each as words, as far as that can be seen without being a shell."""
+    """Yield the simple commands of a shell script, as arguments, by a rough parse."""
     lexer = shlex.shlex(text, posix=True, punctuation_chars="();|&<>")
     lexer.whitespace_split = True
     words: list[str] = []
@@ -71,13 +71,13 @@ def _commands(text: str) -> Iterator[Sequence[str]]:
             elif not is_over:
                 words.append(word)
     except ValueError:
-        # A quote that does not end: what came before it is enough for a name.
+        # An unterminated quote: the part before it is enough for a name.
         pass
     yield words
 
 
 def _unwrapped(words: Sequence[str]) -> Sequence[str]:
-    """The command without variables before it, and without what only starts it."""
+    """Return the command without variables and wrappers."""
     while words:
         program = PurePosixPath(words[0]).name
         if _ASSIGNMENT.fullmatch(words[0]):
@@ -93,7 +93,7 @@ def _unwrapped(words: Sequence[str]) -> Sequence[str]:
 
 
 def _has_value(program: str, words: Sequence[str]) -> bool:
-    """Whether an option has a word of its own behind it: a number, or for `sudo` a user."""
+    """Return whether an option is followed by a value: a number, or for `sudo` a user."""
     is_number = len(words) > 1 and re.fullmatch(r"-?\d+", words[1]) is not None
     return is_number if program != "sudo" else words[0] in {"-u", "-g"}
 

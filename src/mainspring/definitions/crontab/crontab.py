@@ -1,14 +1,14 @@
-r"""A crontab as it is understood by cron: what it starts, when, and with what (FLD-10).
+r"""Crontab parser: commands, schedules, environment and input, as cron reads them (FLD-10).
 
-    CRON_TZ=Europe/Paris                       counts for the lines below it
+    CRON_TZ=Europe/Paris                       applies to the lines below it
     PATH=/usr/local/bin:/usr/bin:/bin          so does this
-    # Copies the orders                        says what the line below it is for
-    30 5 * * 1-5  /opt/backup --day            five fields, or @daily and its like, and a command for a shell
-    @weekly       mail -s hi bob%Dear Bob%Bye  what is behind the first % is its input, and each further one a new line
-    0 4 * * *     root  /usr/sbin/clean        in the system's form a user stands before the command
+    # Copies the orders                        describes the line below it
+    30 5 * * 1-5  /opt/backup --day            five fields, or @daily etc., and a shell command
+    @weekly       mail -s hi bob%Dear Bob%Bye  the text after the first % is its input, each further % a newline
+    0 4 * * *     root  /usr/sbin/clean        the system form has a user before the command
 
 As in cron, `\%` is a percent sign, values in quotes lose them, and nothing in a value is expanded. TZ is a variable of
-the command and says nothing of the schedule; CRON_TZ does.
+the command and does not affect the schedule; CRON_TZ does.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _HEADING = re.compile(r"m(in(ute)?)?\s+h(our)?\s", re.IGNORECASE)
 _QUOTES = ("'", '"')
 _MAIL = frozenset({"MAILTO", "MAILFROM"})
 _OF_CRON = frozenset({*_MAIL, "CRON_TZ", "RANDOM_DELAY", "CONTENT_TYPE", "CONTENT_TRANSFER_ENCODING"})
-"""Variables that are for cron itself."""
+"""Variables for cron itself."""
 
 
 class Form(StrEnum):
-    """What a line has."""
+    """Format of the lines."""
 
     USER = "user"
     """A time and a command: `crontab -l`."""
@@ -44,24 +44,24 @@ class Form(StrEnum):
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """A line that starts something."""
+    """A line with a command."""
 
     line: int
     """From 1."""
     schedule: str
-    """As it is written: five fields, or a word such as @daily."""
+    """As written: five fields, or a word such as @daily."""
     user: str | None = None
     command: str
     """For the shell."""
     stdin: str | None = None
     environment: Mapping[str, str] = {}
     timezone: str | None = None
-    """None for the zone of the machine."""
+    """None: the machine's."""
     description: str = ""
 
 
 class Remark(msgspec.Struct, frozen=True, kw_only=True):
-    """A line that is not followed, and why."""
+    """A line without effect, and why."""
 
     line: int
     text: str
@@ -69,18 +69,18 @@ class Remark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Crontab(msgspec.Struct, frozen=True, kw_only=True):
-    """A crontab that was read."""
+    """A parsed crontab."""
 
     form: Form
     entries: tuple[Entry, ...]
     refused: tuple[Remark, ...]
-    """Lines that would start something, and can't be taken."""
+    """Commands that can't be imported."""
     ignored: tuple[Remark, ...]
-    """Variables that have no meaning here."""
+    """Variables without effect."""
 
 
 def read_crontab(text: str, *, form: Form | None = None, users: Collection[str] = ("root",)) -> Crontab:
-    """What a crontab says. Unless its form is given, it is the system's if every line names one of these users."""
+    """Parse a crontab. The form is detected by default: it is the system's if every line names one of these users."""
     if form is None:
         form = _form_of(text, users)
     reader = _Reader(form)
@@ -92,7 +92,7 @@ def read_crontab(text: str, *, form: Form | None = None, users: Collection[str] 
 
 
 class _Reader:
-    """Goes through the lines."""
+    """Parses the lines in order."""
 
     def __init__(self, form: Form) -> None:
         self.entries: list[Entry] = []
@@ -104,7 +104,7 @@ class _Reader:
         self._comments: list[str] = []
 
     def take(self, number: int, line: str) -> None:
-        """The next line."""
+        """Parse the next line."""
         said = line.strip()
         if said.startswith("#"):
             self._comments.append(said)
@@ -123,34 +123,34 @@ class _Reader:
             self.entries.append(entry)
 
     def _set(self, number: int, said: str, name: str, value: str) -> None:
-        """A variable, for the lines below."""
+        """Set a variable for the lines below."""
         if name == "CRON_TZ":
             self._timezone = value or None
         elif name in _MAIL:
             if value:
-                why = "no mail is sent: `notify:` in a pipeline says who is told when it fails"
+                why = "mail is not supported: use `notify:` in the pipeline"
                 self.ignored.append(Remark(line=number, text=said, why=why))
         elif name == "RANDOM_DELAY":
-            why = "starts are not delayed: `jitter:` in a pipeline's schedule does that"
+            why = "random delay is not supported: use `jitter:` in the pipeline's schedule"
             self.ignored.append(Remark(line=number, text=said, why=why))
         elif name not in _OF_CRON:
             self._variables[name] = value
 
     def _entry(self, number: int, line: str, description: str) -> Entry:
-        """A line that starts something. Raises ValueError, with what is wrong."""
+        """Parse a line with a command. Raises ValueError."""
         fields = _FIELDS.fullmatch(line.rstrip())
         if fields is None:
             raise ValueError("is neither a variable nor five fields and a command")
         schedule, rest = " ".join(fields[1].split()), fields[2]
         if schedule.lower() == "@reboot":
-            raise ValueError("@reboot: there is no schedule for the start of a machine; a unit of systemd does that")
+            raise ValueError("@reboot is not supported: use a systemd unit")
         if why := _fault_of(schedule, self._timezone):
             raise ValueError(why)
         user, command = None, rest
         if self._form is Form.SYSTEM:
             found = _USER.fullmatch(rest or "")
             if found is None:
-                raise ValueError("has no user before the command, as lines of the system's form do")
+                raise ValueError("has no user before the command (system form)")
             user, command = found[1], found[2]
         if not command:
             raise ValueError("has no command")
@@ -168,19 +168,19 @@ class _Reader:
 
 
 def _lines(text: str) -> list[str]:
-    """The lines, as cron sees them: other characters that end a line elsewhere are part of one."""
+    """Return the lines as cron splits them: other line separators are part of a line."""
     return [line.removesuffix("\r") for line in text.split("\n")]
 
 
 def _form_of(text: str, users: Collection[str]) -> Form:
-    """The form that the lines seem to have."""
+    """Detect the form of the lines."""
     rests = list(_commands(text))
     named = [found[1] in users for rest in rests if (found := _USER.fullmatch(rest)) is not None]
     return Form.SYSTEM if rests and len(named) == len(rests) and all(named) else Form.USER
 
 
 def _commands(text: str) -> Iterator[str]:
-    """What is behind the time, of each line that has one."""
+    """Yield the part after the schedule of each line with a command."""
     for line in _lines(text):
         if line.strip() and not line.lstrip().startswith("#") and _VARIABLE.fullmatch(line) is None:
             fields = _FIELDS.fullmatch(line.rstrip())
@@ -189,14 +189,14 @@ def _commands(text: str) -> Iterator[str]:
 
 
 def _fault_of(schedule: str, timezone: str | None) -> str:
-    """Why a schedule can't be taken; nothing if it can."""
+    """Return why a schedule is invalid; empty if it is valid."""
     trigger = CronTrigger(cron=schedule, timezone=timezone or "UTC")
     faults = check_schedule(ScheduleSpec(name="line", job="line", trigger=trigger), EPOCH)
     return "; ".join(fault.why for fault in faults)
 
 
 def _split_input(command: str) -> tuple[str, str | None]:
-    """The command, and what it gets to read."""
+    """Split a command from its input."""
     parts = [""]
     position = 0
     for found in _PERCENT.finditer(command):
@@ -215,7 +215,7 @@ def _unquoted(text: str) -> str:
 
 
 def _description(comments: list[str]) -> str:
-    """What the comments above a line say of it; not the names of the columns, or lines that are switched off."""
+    """Return the description in the comments above a line, without column headings and commented-out lines."""
     said = (comment.lstrip("#").strip() for comment in comments)
     return "\n".join(text for text in said if text and not _HEADING.match(text) and not _is_switched_off(text))
 

@@ -1,8 +1,7 @@
-"""A line of a crontab as a `pipeline.yaml` that does the same (FLD-10).
+"""Convert crontab lines to `pipeline.yaml` files (FLD-10).
 
-What cron does, and a pipeline by itself does not, is written into the file: the command runs in the home directory, is
-not tried again, is not made up for if the machine was off, is started however often it failed, and also while the one
-before still runs.
+Cron's behavior that differs from a pipeline's defaults is written to the file: the command runs in the home directory,
+is not retried, missed runs are not made up for, failures never disable it, and runs may overlap.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from mainspring.definitions.crontab.command_names import name_of
 from mainspring.definitions.crontab.crontab import Crontab, Entry
 
 MOST_AT_ONCE = 10
-"""cron has no limit, and machines have one."""
+"""cron has no limit, but machines have."""
 _SHELL = "/bin/sh"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _TEMPLATE = re.compile(r"\{[{%#]")
@@ -28,21 +27,21 @@ _CONSTANTS = frozenset({"true", "false", "null", "yes", "no", "on", "off"})
 
 
 class ImportedLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A line, and the pipeline that it becomes."""
+    """A crontab line, and its pipeline."""
 
     line: int
     schedule: str
     name: str
-    """Of the pipeline, and of its directory."""
+    """Name of the pipeline and its directory."""
     text: str
-    """Of its `pipeline.yaml`."""
+    """Content of its `pipeline.yaml`."""
     is_enabled: bool
     notes: tuple[str, ...] = ()
-    """What is not as it was."""
+    """Differences in behavior."""
 
 
 def pipelines_of(crontab: Crontab, *, file: str, user: str) -> list[ImportedLine]:
-    """Each line as a pipeline, for a scheduler that this user runs. Lines for others are switched off."""
+    """Convert each line, for a scheduler of this user. Lines of other users are disabled."""
     taken: set[str] = set()
     return [_pipeline_of(entry, name_of(entry.command, taken), file, user) for entry in crontab.entries]
 
@@ -61,7 +60,7 @@ def _pipeline_of(entry: Entry, name: str, file: str, user: str) -> ImportedLine:
 
 
 def _lines(entry: Entry, name: str, file: str, *, is_ours: bool) -> Iterator[str]:
-    """The lines of the file."""
+    """Yield the lines of the file."""
     yield f"# From line {entry.line} of {_visible(file)}."
     yield f"name: {_scalar(name)}"
     if entry.description:
@@ -71,7 +70,7 @@ def _lines(entry: Entry, name: str, file: str, *, is_ours: bool) -> Iterator[str
     if entry.timezone is not None:
         yield f"  timezone: {_scalar(entry.timezone)}"
     if not is_ours:
-        yield f"  enabled: false  # it is for the user {entry.user}"
+        yield f"  enabled: false  # for user {entry.user}"
     yield "  missedExecution: skip  # cron makes up for nothing"
     yield "  max_failures: never  # and never gives up"
     yield f"concurrency: {{max: {MOST_AT_ONCE}, when_busy: skip}}  # cron starts the next while one still runs"
@@ -87,13 +86,13 @@ def _lines(entry: Entry, name: str, file: str, *, is_ours: bool) -> Iterator[str
 
 
 def _notes(entry: Entry, *, is_ours: bool) -> Iterator[str]:
-    """What whoever reads the table should know of a line."""
+    """Yield the differences in behavior."""
     if not is_ours:
-        yield f"it is for the user {entry.user}"
+        yield f"for user {entry.user}"
     if "TZ" in entry.environment and entry.timezone is None:
-        yield "TZ is for the command; the schedule is in this machine's zone"
+        yield "TZ applies to the command only; the schedule uses this machine's zone"
     for name in sorted(set(entry.environment) - set(_variables(entry.environment))):
-        yield f"{_visible(name)} is no name for a variable: left out"
+        yield f"{_visible(name)} is not a variable name: omitted"
 
 
 def _variables(environment: Mapping[str, str]) -> dict[str, str]:
@@ -105,7 +104,7 @@ def _variables(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _shell(entry: Entry) -> Iterator[str]:
-    """What the task does, as lines of the file."""
+    """Yield the task's script, as lines of the file."""
     text = "\n".join(["cd  # to the home directory, as cron does", *_script(entry)])
     lines = text.split("\n")
     if not all(line.replace("\t", "").isprintable() for line in lines):
@@ -116,7 +115,7 @@ def _shell(entry: Entry) -> Iterator[str]:
 
 
 def _script(entry: Entry) -> Iterator[str]:
-    """The command by the shell that is meant, with what it gets to read."""
+    """Yield the command, in its shell and with its input."""
     shell = entry.environment.get("SHELL") or _SHELL
     command = entry.command if shell == _SHELL else f"{shlex.quote(shell)} -c {shlex.quote(entry.command)}"
     if entry.stdin is None:
@@ -131,7 +130,7 @@ def _script(entry: Entry) -> Iterator[str]:
 
 
 def _end_mark(lines: Collection[str]) -> str:
-    """A word that ends the input, and is no line of it."""
+    """Return a here-document delimiter that is not a line of the input."""
     mark = "INPUT"
     while mark in lines:
         mark += "_"
@@ -139,17 +138,17 @@ def _end_mark(lines: Collection[str]) -> str:
 
 
 def _literal(value: str) -> str:
-    """A value that is rendered as a template and stays what it is."""
+    """Escape a value so that rendering it as a template returns it unchanged."""
     return _TEMPLATE.sub(lambda found: f"{{{{ '{found[0]}' }}}}", value)
 
 
 def _scalar(text: str) -> str:
-    """A text in YAML: bare if nobody could take it for something else."""
+    """Format a string in YAML: plain if unambiguous."""
     return text if _PLAIN.fullmatch(text) and text.lower() not in _CONSTANTS else _quoted(text)
 
 
 def _quoted(text: str) -> str:
-    """A text in double quotes, on one line, with nothing in it that YAML would not take."""
+    """Format a string in double quotes, on one line, with non-printable characters escaped."""
     shown = json.dumps(text, ensure_ascii=False)
     return "".join(letter if letter.isprintable() else f"\\U{ord(letter):08x}" for letter in shown)
 

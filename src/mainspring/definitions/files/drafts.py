@@ -1,6 +1,6 @@
-"""A file of the user's on its way to the strict form: where each part of it came from, and what is wrong with it.
+"""Build the strict form of a user's file, with the position of each part and all issues.
 
-What rules say about the strict form, by its paths, is led back to the lines of the file.
+Faults by rules on the strict form are mapped to lines of the file by their paths.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ _STEP = re.compile(r"""\[(\d+)\]|\[('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\]|\.?([
 
 
 class Draft:
-    """The strict form in the making, and where each part of it came from."""
+    """Strict form under construction, with the positions of its parts."""
 
     def __init__(self, flaws: list[Flaw]) -> None:
         self.flaws = flaws
         self.places: dict[Path, Place] = {}
         self._written: dict[Path, str] = {}
-        """What a field of the strict form is called in the file."""
+        """Name in the file of a field of the strict form."""
         self.unread: set[Path] = {()} if flaws else set()
-        """The whole, or the parts, of which something was not read."""
+        """Parts that could not be read completely; the root stands for everything."""
 
     def fill(
         self, whole: dict[str, object], at: Path, entries: Mapping[str, Entry], fields: Mapping[str, Field]
     ) -> None:
-        """Put each field into its place of the strict form."""
+        """Convert each field to its target in the strict form."""
         taken: dict[Path, str] = {}
         for key, entry in entries.items():
             field = fields.get(key)
@@ -40,7 +40,7 @@ class Draft:
                 continue
             twin = next((said for target, said in taken.items() if _overlap(target, field.target)), None)
             if twin is not None:
-                self.add(Flaw(place=entry.place, why=f"`{key}` says the same as `{twin}`"), at)
+                self.add(Flaw(place=entry.place, why=f"`{key}` and `{twin}` set the same value"), at)
                 continue
             taken[field.target] = key
             self.places[at + field.target] = entry.place
@@ -57,43 +57,43 @@ class Draft:
 
     @property
     def is_full(self) -> bool:
-        """Whether further flaws are not named."""
+        """Whether further issues are not recorded."""
         return len(self.flaws) >= MOST_FLAWS
 
     def was_read(self, path: Path) -> bool:
-        """Whether a fault at this path is the file's own: what was not read for a flaw seems to be missing."""
+        """Return whether a fault at this path is real: parts that could not be read seem to be missing."""
         return () not in self.unread and not any(_overlap(path, unread) for unread in self.unread)
 
     def add_faults(self, faults: Iterable[Fault]) -> None:
-        """Take note of what rules say about the strict form, as far as it is the file's own fault."""
+        """Add faults of the strict form, except those caused by unread parts."""
         for fault in [fault for fault in faults if self.was_read(steps_of(fault.where))]:
             self.add(flaw_of(fault, self.places, self._written), ())
 
     def add(self, flaw: Flaw, at: Path) -> None:
-        """Take note of a flaw, once: a default that has one is met with every task."""
+        """Add an issue, once: one in a default occurs with every task."""
         self.unread.add(at)
         if not self.is_full and flaw not in self.flaws:
             self.flaws.append(flaw)
 
     def add_unknown(self, key: str, entry: Entry, known: Collection[str], at: Path) -> None:
-        """Take note of a field that there is not, with the one that may have been meant."""
+        """Add an unknown field, with a suggestion."""
         note = "" if self.is_full else suggestion(did_you_mean(key, known))
         self.add(Flaw(place=entry.place, why=f"unknown field `{key}`", note=note), at)
 
     def add_all(self, flawed: Flawed, at: Path) -> None:
-        """Take note of what a reader found."""
+        """Add the issues of a reader."""
         for flaw in flawed.flaws:
             self.add(flaw, at)
 
 
 def _overlap(one: Path, other: Path) -> bool:
-    """Whether two paths lead to the same value, or one into the other's."""
+    """Return whether one path contains the other."""
     shorter = min(len(one), len(other))
     return one[:shorter] == other[:shorter]
 
 
 def _places_within(node: Node, at: Path, names: Mapping[str, str]) -> Iterator[tuple[Path, Place]]:
-    """Where the parts of a value stand, by the names of the strict form."""
+    """Yield the positions of the parts of a value, by the names of the strict form."""
     match node.value:
         case list() as items:
             for number, item in enumerate(items):
@@ -109,7 +109,7 @@ def _places_within(node: Node, at: Path, names: Mapping[str, str]) -> Iterator[t
 
 
 def flaw_of(fault: Fault, places: Mapping[Path, Place], written: Mapping[Path, str] | None = None) -> Flaw:
-    """A fault of the rules, with the place of the nearest part that the file has, by the name it has there."""
+    """Map a fault to the position of the nearest part in the file, under its name in the file."""
     steps = steps_of(fault.where)
     why = SUGGESTION.sub("", fault.why)
     key = next((step for step in reversed(steps) if isinstance(step, str)), "")
@@ -123,7 +123,7 @@ def flaw_of(fault: Fault, places: Mapping[Path, Place], written: Mapping[Path, s
 
 
 def steps_of(path: str) -> Path:
-    """The steps of `tasks[3].needs[0]`, or of the JSON pointer `/tasks/3/needs/0`."""
+    """Parse `tasks[3].needs[0]`, or the JSON pointer `/tasks/3/needs/0`."""
     if path in {"", "body"}:
         return ()
     if path.startswith("/"):
@@ -136,9 +136,9 @@ def steps_of(path: str) -> Path:
 
 
 def invalid(file: str, text: str, flaws: list[Flaw]) -> InvalidFile:
-    """All flaws as one error, in the order of the lines; of very many, some."""
+    """Combine all issues into one error, in the order of lines; the number is limited."""
     flaws = sorted(flaws, key=lambda flaw: (flaw.place.line, flaw.place.column))
-    more = "" if len(flaws) < MOST_FLAWS else f"\n\n{file}: there may be more flaws than these"
+    more = "" if len(flaws) < MOST_FLAWS else f"\n\n{file}: there may be more errors"
     error = InvalidFile(render(file, text, flaws[:MOST_FLAWS]) + more)
     error.faults = tuple(
         Fault(where=where(file, flaw.place), why=f"{flaw.why}, {flaw.note}".removesuffix(", "))

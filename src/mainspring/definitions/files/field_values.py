@@ -1,6 +1,6 @@
-"""What fields of files say: how a value is read, where it goes in the strict form, and what is said if it does not fit.
+"""Field readers: how a value is read, its target in the strict form, and the issue if it does not fit.
 
-A reader takes a node and gives a value, or raises `misfit`; `gather` raises the flaws of several readers together.
+A reader takes a node and returns a value, or raises `misfit`; `gather` combines the issues of several readers.
 """
 
 from __future__ import annotations
@@ -18,22 +18,24 @@ from mainspring.definitions.files.sources import Entry, Flaw, Node, plain
 from mainspring.definitions.quantities import bytes_of, seconds_of
 
 Path: TypeAlias = "tuple[str | int, ...]"
-"""The way to a value of the strict form."""
+"""Path to a value of the strict form."""
 Inner: TypeAlias = "tuple[str, Callable[[Node], object]]"
-"""What a field inside of another is called in the strict form, and how it is read."""
+"""Name of a nested field in the strict form, and its reader."""
 T = TypeVar("T")
 MOST_FLAWS = 100
-"""So many are named of a file. Nobody reads more, and a file of nothing but flaws is done with soon."""
+"""Issues reported per file. Also bounds the time for a file full of them."""
 SUGGESTION = re.compile(r",? did you mean (.+)\?$")
 
 _TEMPLATE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
 _ONE_EXPRESSION = re.compile(r"\s*\{\{(?:(?!\}\}).)*\}\}\s*", re.DOTALL)
-_PREDICATE = re.compile(r"(must|is|are|has|have|nests|leaves)\b")
+_PREDICATE = re.compile(
+    r"(must|is|are|has|have|nests|leaves|uses|reads|evaluates|applies|exceeds|contains|fetches|requires|can't)\b"
+)
 _FOR_A_SHELL = frozenset({"|", "||", "&&", "&", ";", ">", ">>", "<", "2>", "2>&1", "&>"})
 
 
 class Flawed(msgspec.Struct, frozen=True):
-    """What a reader gives in place of a value that can't be taken."""
+    """Issues of a value that could not be read."""
 
     flaws: tuple[Flaw, ...]
 
@@ -45,25 +47,25 @@ class _Misfit(Exception):
 
 
 class Field(msgspec.Struct, frozen=True):
-    """Where a field of the file goes in the strict form, and how."""
+    """Target of a field in the strict form, and its reader."""
 
     target: Path
     convert: Callable[[Node], object]
     names: Mapping[str, str] = {}
-    """What fields inside of it are called in the strict form, where that is something else."""
+    """Names of nested fields in the strict form, where they differ."""
 
     def read(self, key: str, node: Node) -> object | Flawed:
-        """The value for the strict form, or what is wrong with it."""
+        """Return the value for the strict form, or its issues."""
         return attempt(key, lambda: self.convert(node))
 
 
 def misfit(node: Node, why: str, note: str = "") -> Exception:
-    """What a reader raises if a value can't be taken; `attempt` catches it."""
+    """Return the exception of a reader that can't take a value; `attempt` catches it."""
     return _Misfit(Flaw(place=node.place, why=why, note=note))
 
 
 def attempt(key: str, read: Callable[[], T]) -> T | Flawed:
-    """What a reader gives for a field, or its flaws, with the field's name."""
+    """Return the value of a reader, or its issues, with the field's name."""
     try:
         return read()
     except _Misfit as misfit:
@@ -71,7 +73,7 @@ def attempt(key: str, read: Callable[[], T]) -> T | Flawed:
 
 
 def gather(reads: Iterable[Callable[[], T]]) -> list[T]:
-    """What several readers give. If some can't take their values, the flaws of all of them are raised together."""
+    """Return the values of several readers. Raises the issues of all of them together."""
     found: list[T] = []
     flaws: list[Flaw] = []
     for read in reads:
@@ -87,55 +89,55 @@ def gather(reads: Iterable[Callable[[], T]]) -> list[T]:
 
 
 def as_text(node: Node) -> str:
-    """A text; a number is taken as it was written."""
+    """Read a string; a number is taken as written."""
     if isinstance(node.value, list | dict) or node.value is None:
-        raise misfit(node, "must be a text")
+        raise misfit(node, "must be a string")
     return node.text
 
 
 def as_texts(node: Node) -> dict[str, str]:
-    """A mapping of texts; a number is taken as it was written."""
+    """Read a mapping of strings; a number is taken as written."""
     if not isinstance(node.value, dict):
-        raise misfit(node, "must be a mapping of names to texts")
+        raise misfit(node, "must be a mapping of names to strings")
     return {key: as_text(entry.node) for key, entry in node.value.items()}
 
 
 def as_seconds(node: Node) -> float:
-    """A length of time, in seconds."""
+    """Read a duration in seconds."""
     return measured(node, seconds_of)
 
 
 def as_flag(node: Node) -> bool:
-    """True or false."""
+    """Read a boolean."""
     if not isinstance(node.value, bool):
         raise misfit(node, "must be true or false")
     return node.value
 
 
 def as_number(node: Node) -> float:
-    """A number."""
+    """Read a number."""
     if not isinstance(node.value, int | float) or isinstance(node.value, bool):
         raise misfit(node, "must be a number")
     return node.value
 
 
 def as_count(node: Node) -> int:
-    """A whole number."""
+    """Read an integer."""
     return int(measured(node, whole))
 
 
 def as_bytes(node: Node) -> int:
-    """A size."""
+    """Read a size."""
     return int(measured(node, bytes_of))
 
 
 def as_words(node: Node) -> list[str]:
-    """A command as words: a list, or a line that is split as a shell would, each template kept whole."""
+    """Read a command as arguments: a list, or a line split as by a shell, with templates kept whole."""
     if isinstance(node.value, list):
         return [as_text(word) for word in node.value]
     line = as_text(node).strip()
     if "\n" in line:
-        raise misfit(node, "has several lines", "write `shell:` for a script")
+        raise misfit(node, "has several lines", "use `shell:` for a script")
     templates: list[str] = []
 
     def hide(match: re.Match[str]) -> str:
@@ -145,17 +147,15 @@ def as_words(node: Node) -> list[str]:
     try:
         words = shlex.split(_TEMPLATE.sub(hide, line))
     except ValueError as error:
-        raise misfit(node, f"can't be split into words: {str(error).lower()}") from error
+        raise misfit(node, f"can't be split into arguments: {str(error).lower()}") from error
     shells = next((word for word in words if word in _FOR_A_SHELL), None)
     if shells is not None:
-        raise misfit(
-            node, f"`{shells}` means nothing without a shell", "write `shell:` in place of `run:`, or quote it"
-        )
+        raise misfit(node, f"`{shells}` has no effect without a shell", "use `shell:` instead of `run:`, or quote it")
     return [re.sub("\ue000(\\d+)\ue001", lambda match: templates[int(match[1])], word) for word in words]
 
 
 def as_expression(node: Node) -> str:
-    """An expression, with or without braces around it; or a list, which is one too."""
+    """Read an expression, with or without braces; or a list, which is also one."""
     if isinstance(node.value, list):
         return msgspec.json.encode(plain(node)).decode()
     text = as_text(node)
@@ -163,28 +163,27 @@ def as_expression(node: Node) -> str:
 
 
 def as_path_inside(node: Node) -> str:
-    """A path below the directory of the file."""
+    """Read a path relative to the file."""
     path = as_text(node)
     if path.startswith("/") or ".." in path.split("/"):
-        raise misfit(node, "leaves the directory of the file", "write a path below it, such as data/input.csv")
+        raise misfit(node, "must be inside of the file's directory", "use a relative path such as data/input.csv")
     return path
 
 
 def as_directory(node: Node) -> str:
-    """Where a task runs: an absolute path, or one below where it would run by itself."""
+    """Read a working directory: absolute, or relative to the default."""
     path = as_text(node)
     if ".." in path.split("/"):
-        raise misfit(node, "must not climb with `..`", "write the absolute path")
+        raise misfit(node, "must not contain `..`", "use an absolute path")
     return path
 
 
 class OneOf(msgspec.Struct, frozen=True):
-    """One of some words."""
+    """Reader of one of several words."""
 
     words: tuple[str, ...]
 
     def __call__(self, node: Node) -> str:
-        """Read it."""
         word = as_text(node)
         if word not in self.words:
             note = suggestion(did_you_mean(word, self.words))
@@ -193,25 +192,23 @@ class OneOf(msgspec.Struct, frozen=True):
 
 
 class ListOf(msgspec.Struct, frozen=True):
-    """A list of such values; one alone is a list too."""
+    """Reader of a list; a single value is a list of one."""
 
     item: Callable[[Node], object]
 
     def __call__(self, node: Node) -> list[object]:
-        """Read it."""
         items = node.value if isinstance(node.value, list) else [node]
         return gather(partial(self.item, item) for item in items)
 
 
 class Inside(msgspec.Struct, frozen=True):
-    """A mapping with some of these fields, under the names of the strict form."""
+    """Reader of a mapping with these fields, converted to the names of the strict form."""
 
     what: str
-    """What it is called in a sentence."""
+    """Its name in messages."""
     fields: Mapping[str, Inner]
 
     def __call__(self, node: Node) -> dict[str, object]:
-        """Read it."""
         if not isinstance(node.value, dict):
             raise misfit(node, f"must be a mapping with {', '.join(self.fields)}")
         first: dict[str, str] = {}
@@ -223,7 +220,7 @@ class Inside(msgspec.Struct, frozen=True):
             raise unknown(at, f"unknown field `{key}` of {self.what}", key, self.fields)
         name, convert = self.fields[key]
         if first.setdefault(name, key) != key:
-            raise misfit(at, f"`{key}` says the same as another field of {self.what}")
+            raise misfit(at, f"`{key}` sets the same value as another field of {self.what}")
         value = attempt(key, lambda: convert(entry.node))
         if isinstance(value, Flawed):
             raise _Misfit(*value.flaws)
@@ -231,7 +228,7 @@ class Inside(msgspec.Struct, frozen=True):
 
 
 def measured(node: Node, read: Callable[[object], float]) -> float:
-    """What a reader of plain values makes of it."""
+    """Apply a parser of plain values."""
     try:
         return read(node.value)
     except ValueError as error:
@@ -239,23 +236,23 @@ def measured(node: Node, read: Callable[[object], float]) -> float:
 
 
 def whole(value: object) -> int:
-    """A whole number. Raises ValueError."""
+    """Check for an integer. Raises ValueError."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    raise ValueError("must be a whole number")
+    raise ValueError("must be an integer")
 
 
 def unknown(node: Node, why: str, word: str, known: Collection[str]) -> Exception:
-    """A word that means nothing here, with the one that may have been meant."""
-    return misfit(node, why, suggestion(did_you_mean(word, known)) or f"there are {', '.join(known)}")
+    """Return the exception for an unknown word, with a suggestion."""
+    return misfit(node, why, suggestion(did_you_mean(word, known)) or f"known: {', '.join(known)}")
 
 
 def named(key: str, why: str) -> str:
-    """What is wrong with a field, with its name in front if the sentence lacks one."""
+    """Prefix a fault with the field's name, unless it has its own subject."""
     return f"`{key}` {why}" if _PREDICATE.match(why) else why
 
 
 def suggestion(sentence: str) -> str:
-    """The suggestion that a sentence ends with, as it stands beside a mark."""
+    """Return the suggestion at the end of a fault, as a note beside the mark."""
     match = SUGGESTION.search(sentence)
     return f"did you mean `{match[1]}`?" if match else ""

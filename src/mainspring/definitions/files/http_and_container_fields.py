@@ -1,4 +1,4 @@
-"""The fields of HTTP calls and containers in job and pipeline files (`http_calls.py`, `containers.py`)."""
+"""Fields of HTTP and container tasks in job and pipeline files (`http_calls.py`, `containers.py`)."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ HTTP_NAMES = {key: name for key, (name, _) in HTTP.items()}
 
 
 def as_http(node: Node) -> dict[str, object]:
-    """A request; a text alone is where it goes."""
+    """Read a request; a string is the URL."""
     return REQUEST(node) if isinstance(node.value, dict | list) else {"url": as_text(node)}
 
 
 def as_container(node: Node) -> dict[str, object]:
-    """An image and what is run in it; a text alone is the image."""
+    """Read a container; a string is the image."""
     return IN_CONTAINER(node) if isinstance(node.value, dict | list) else {"image": as_text(node)}

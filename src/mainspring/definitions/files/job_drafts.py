@@ -1,4 +1,4 @@
-"""The job of a file on its way to the strict form: of a job file, and of the job part of a pipeline file."""
+"""Build the strict form of a job, from a job file or the job part of a pipeline file."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from mainspring.protocol.errors import Fault, Refused
 
 
 class JobDraft(Draft):
-    """The strict form of a job in the making."""
+    """Builds the strict form of a job."""
 
     def check(self, body: bytes) -> None:
-        """Add what the server's rules say to the strict form."""
-        # Of a task that was not read whole, nothing is said: what it needs, for one, may be what is missing.
+        """Add the faults by the server's rules."""
+        # Ignore faults of tasks that were not read completely: their needs, for example, may be missing.
         self.unread = {path[:2] for path in self.unread}
         self.add_faults(_faults_in(body))
 
     def job(self, root: Node, given: Mapping[str, Entry] | None = None) -> dict[str, object]:
-        """The whole job. What is `given` is said for every task for which nothing else is."""
+        """Return the whole job. `given` has further defaults of the tasks."""
         job: dict[str, object] = {}
         if not isinstance(root.value, dict):
-            self.add(Flaw(place=root.place, why="a job file is a mapping with `name` and `tasks`"), ())
+            self.add(Flaw(place=root.place, why="a job file must be a mapping with `name` and `tasks`"), ())
             return job
         self.places[()] = root.place
         entries = unfold_retry(root.value)
@@ -51,11 +51,11 @@ class JobDraft(Draft):
         if entry is None:
             return {}
         if not isinstance(entry.node.value, dict):
-            self.add(Flaw(place=entry.place, why="`defaults` must be a mapping of fields of tasks"), ())
+            self.add(Flaw(place=entry.place, why="`defaults` must be a mapping of task fields"), ())
             return {}
         for key, default in entry.node.value.items():
             if key in OWN_FIELDS:
-                self.add(Flaw(place=default.place, why=f"`{key}` can't be the same for every task"), ())
+                self.add(Flaw(place=default.place, why=f"`{key}` can't be a default"), ())
         return {key: default for key, default in unfold_retry(entry.node.value).items() if key not in OWN_FIELDS}
 
     def _task(self, node: Node, number: int, defaults: Mapping[str, Entry]) -> dict[str, object]:
@@ -63,7 +63,7 @@ class JobDraft(Draft):
         at: Path = ("tasks", number)
         self.places[at] = node.place
         if not isinstance(node.value, dict):
-            self.add(Flaw(place=node.place, why="a task is a mapping with an `id` and what it does"), at)
+            self.add(Flaw(place=node.place, why="a task must be a mapping with `id` and its work"), at)
             return task
         entries = unfold_retry(node.value)
         said = {TASK_FIELDS[key].target for key in entries if key in TASK_FIELDS}
@@ -72,7 +72,7 @@ class JobDraft(Draft):
             for key, default in defaults.items()
             if key not in entries and (key not in TASK_FIELDS or TASK_FIELDS[key].target not in said)
         }
-        # Defaults first, so that what the task says itself has the places.
+        # Defaults first, so that the task's own fields determine the positions.
         self.fill(task, at, missing, TASK_FIELDS)
         self.fill(task, at, entries, TASK_FIELDS)
         work = task.get("work")
@@ -80,16 +80,16 @@ class JobDraft(Draft):
             kinds = [kind for kind in KINDS if kind in work]
             if len(kinds) != 1:
                 why = f"a task needs one of {', '.join(KINDS)}; it has {' and '.join(kinds) or 'none of them'}"
-                note = "what runs in a container is said inside of `container`" if kinds == ["run", "container"] else ""
+                note = "move `run` into `container`" if kinds == ["run", "container"] else ""
                 self.add(Flaw(place=node.place, why=why, note=note), at)
         if "name" not in task and not self.was_read(at):
-            # Who needs it would seem to need a task that is not there.
+            # Its downstream tasks would seem to need an unknown task.
             self.unread.add(())
         return task
 
 
 def _faults_in(body: bytes) -> Sequence[Fault]:
-    """What the server's rules say to it."""
+    """Return the faults by the server's rules."""
     try:
         decode_job(body, Limits())
     except Refused as refused:

@@ -1,4 +1,4 @@
-"""The fields of a job file: what each is called, where it goes in the strict form, and how its value is read."""
+"""Fields of a job file: names, targets in the strict form, and readers."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ _STATUS_CALL = re.compile(r"\b(success|always|failure|cancelled)\(\)")
 
 
 def _attempts(node: Node) -> int:
-    """Retries are what comes after the first attempt."""
+    """Convert retries to attempts."""
     if not isinstance(node.value, int) or isinstance(node.value, bool) or not 0 <= node.value <= _MOST_RETRIES:
         raise misfit(node, f"must be from 0 to {_MOST_RETRIES}")
     return node.value + 1
 
 
 def _needs(node: Node) -> list[object]:
-    """Tasks that come before: a name, `{task: .., when: ..}`, or a list of these."""
+    """Read upstream tasks: a name, `{task: .., when: ..}`, or a list of these."""
     items = node.value if isinstance(node.value, list) else [node]
     return [{"task": as_text(item)} if not isinstance(item.value, dict | list) else plain(item) for item in items]
 
@@ -65,7 +65,7 @@ def _resources(node: Node) -> dict[str, float]:
 
 
 def _condition(node: Node) -> str | None:
-    """The `if` of a task: an expression. `success()` is what holds anyway, and so nothing."""
+    """Read `if`: an expression. `success()` is the default, and so ignored."""
     if isinstance(node.value, list):
         raise misfit(node, "must be an expression over `outputs` and `params`")
     expression = as_expression(node)
@@ -75,22 +75,24 @@ def _condition(node: Node) -> str | None:
         case None:
             return expression
         case found if found[1] == "success":
-            raise misfit(node, "`success()` holds anyway: a task runs when what it needs succeeded", "leave it out")
+            raise misfit(node, "`success()` is the default: a task runs when its upstream tasks succeeded", "remove it")
         case found:
-            note = "`on_failure: skip_failed` of the job lets it go on, `notify` tells of failures"
-            raise misfit(node, f"`{found[0]}` is not offered: a task runs when what it needs succeeded", note)
+            note = "use `on_failure: skip_failed` of the job, and `notify` for notifications"
+            raise misfit(node, f"`{found[0]}` is not supported: a task runs when its upstream tasks succeeded", note)
 
 
 def _retry(node: Node) -> dict[str, object]:
     if isinstance(node.value, int):
-        raise misfit(node, "must be a mapping such as {delay: 10s, cap: 10m}", "`retries` says how often")
+        raise misfit(
+            node, "must be a mapping such as {delay: 10s, cap: 10m}", "use `retries` for the number of retries"
+        )
     return Inside("`retry`", RETRY)(node)
 
 
 def _classes(node: Node) -> dict[str, object]:
-    """Kinds of failures, each with what is different for it."""
+    """Read the backoff per failure class."""
     if not isinstance(node.value, dict):
-        raise misfit(node, "must be a mapping of kinds of failures, such as {rate_limited: {delay: 15m}}")
+        raise misfit(node, "must be a mapping of failure classes, such as {rate_limited: {delay: 15m}}")
     return {
         _failure(Node(value=key, text=key, place=entry.place)): Inside(f"`{key}`", BACKOFF)(entry.node)
         for key, entry in node.value.items()
@@ -101,16 +103,16 @@ def _failure(node: Node) -> str:
     kinds = [kind.value for kind in FailureClass]
     kind = as_text(node)
     if kind not in kinds:
-        raise unknown(node, f"there is no kind of failure `{kind}`", kind, kinds)
+        raise unknown(node, f"unknown failure class `{kind}`", kind, kinds)
     return kind
 
 
 def as_level(node: Node) -> str:
-    """How far a task is kept apart."""
+    """Read an isolation level."""
     levels = [level.value for level in Isolation]
     level = as_text(node)
     if level not in levels:
-        raise unknown(node, f"there is no level of isolation `{level}`", level, levels)
+        raise unknown(node, f"unknown isolation level `{level}`", level, levels)
     return level
 
 
@@ -128,7 +130,7 @@ RESOURCES: dict[str, tuple[str, Callable[[object], float]]] = {
     "disk_bytes": ("disk_bytes", whole),
 }
 _DEFAULT_RESOURCES = {"cpu_millis": 1_000, "memory_bytes": 256 * 1024 * 1024}
-"""Who says only one of them does not mean nothing of the other."""
+"""A missing resource gets its default, not zero."""
 
 BACKOFF: dict[str, Inner] = {
     "delay": ("base_seconds", as_seconds),
@@ -158,7 +160,7 @@ RETRY: dict[str, Inner] = {
 }
 _RETRY_NAMES = {key: name for fields in (BACKOFF, RULE, RETRY) for key, (name, _) in fields.items()}
 DELAY_OF_RETRY = "retry.delay"
-"""`delay` inside of `retry` is a field of tasks themselves in the strict form."""
+"""`delay` inside of `retry` is a task field in the strict form."""
 
 JOB_FIELDS = {
     "name": Field(("name",), as_text),
@@ -242,7 +244,7 @@ OWN_FIELDS = MAP_FIELDS | frozenset(
 
 
 def unfold_retry(entries: Mapping[str, Entry]) -> Mapping[str, Entry]:
-    """The fields of a task or job, with the `delay` of its `retry` as one of them."""
+    """Return the fields of a task or job, with the `delay` of its `retry` moved to a field of its own."""
     retry = entries.get("retry")
     if retry is None or not isinstance(retry.node.value, dict) or "delay" not in retry.node.value:
         return entries

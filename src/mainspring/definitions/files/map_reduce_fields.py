@@ -1,4 +1,4 @@
-"""The fields of map-reduce in job and pipeline files: `input`, `map`, `reduce` and `invoker` (`map_reduce.py`)."""
+"""Map-reduce fields of job and pipeline files: `input`, `map`, `reduce` and `invoker` (`map_reduce.py`)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mainspring.definitions.files.sources import Node, plain
 
 
 def _attempts(node: Node) -> int:
-    """Retries are what comes after the first attempt."""
+    """Convert retries to attempts."""
     retries = as_count(node)
     if not 0 <= retries < MOST_ITEM_ATTEMPTS:
         raise misfit(node, f"must be from 0 to {MOST_ITEM_ATTEMPTS - 1}")
@@ -29,7 +29,7 @@ def _attempts(node: Node) -> int:
 
 def _item(node: Node) -> object:
     if not isinstance(node.value, dict):
-        raise misfit(node, "an item is a mapping of names to values, such as {queue: standard}")
+        raise misfit(node, "an item must be a mapping of names to values, such as {queue: standard}")
     return plain(node)
 
 
@@ -85,5 +85,5 @@ as_invoker = Inside("`invoker`", INVOKER)
 
 
 def as_reduce(node: Node) -> dict[str, object]:
-    """What the rows become; a word alone is the type."""
+    """Read the reduce step; a word is the type."""
     return REDUCTION(node) if isinstance(node.value, dict) else {"type": REDUCE["type"][1](node)}

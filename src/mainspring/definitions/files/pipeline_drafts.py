@@ -1,4 +1,4 @@
-"""A pipeline file on its way: its job in the strict form, and what it says around its job and its schedules."""
+"""Build the job of a pipeline file, and read the fields around its job and schedules."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ from mainspring.protocol.errors import Fault
 ONLY_IN_PIPELINES = frozenset({*PIPELINE_FIELDS, *SCHEDULE_KEYS, *MAP_FIELDS} - {"name"})
 _KEYS = frozenset({*JOB_FIELDS, *PIPELINE_FIELDS, *SCHEDULE_KEYS, *MAP_FIELDS})
 _TASK = "map"
-"""What the one task of a map-reduce is called."""
+"""Name of the only task of a map-reduce pipeline."""
 _ELSEWHERE = frozenset({"http", "container", "kubernetes", "ray"})
-"""Kinds of work that do not run in a directory of the worker's machine."""
+"""Kinds of work without a directory on the worker's machine."""
 _TEMPLATES = {
     "http": ("url", "headers", "body", "json"), "container": ("run",), "kubernetes": ("run",), "ray": ("run",)
 }  # fmt: skip
-"""Kinds of work whose fields are inside of their own, and which of these may have templates."""
+"""Kinds of work with nested fields, and which of these may have templates."""
 _EVENT = "event"
-"""The parameter that an event brings along, declared or not."""
+"""Parameter set by an event, declared or not."""
 _WAITS = "queue"
 _PROMISE = "finish_within"
 
 
 class PipelineDraft(Draft):
-    """What a file says, but for its schedules, which `definitions/pipeline_schedules.py` makes of `blocks`."""
+    """All fields of a file except its schedules; `definitions/pipeline_schedules.py` builds these from `blocks`."""
 
     def __init__(self, root: Node, entries: Mapping[str, Entry], flaws: list[Flaw]) -> None:
         super().__init__(flaws)
@@ -64,31 +64,31 @@ class PipelineDraft(Draft):
 
     @property
     def title(self) -> str:
-        """What people call it."""
+        """Display name."""
         return str(self._said.get("title", ""))
 
     @property
     def tenant(self) -> str | None:
-        """Whose it is, if it says that."""
+        """Owner, if given."""
         return None if "tenant" not in self._said else str(self._said["tenant"])
 
     @property
     def priority(self) -> str | None:
-        """How urgent its runs are, if it says that."""
+        """Priority, if given."""
         return self._entries["priority"].node.text.upper() if "priority" in self._entries else None
 
     @property
     def params(self) -> dict[str, Param]:
-        """The parameters that it declares."""
+        """Declared parameters."""
         return self._said.get("params", {})  # type: ignore[return-value]  # its reader gives these
 
     def param_places(self) -> dict[str, Place]:
-        """Where each of them stands."""
+        """Return the position of each parameter."""
         entries = self._entries["params"].node.value if self.params else {}
         return {key: entry.place for key, entry in entries.items()} if isinstance(entries, dict) else {}
 
     def job(self, name: str, directory: str | None) -> tuple[bytes, dict[Path, Place]]:
-        """The job under this name, as JSON, its tasks in the directory; and where its parts stand."""
+        """Return the job as JSON, under this name and with tasks in the directory; and the positions of its parts."""
         place = self._entries["name"].place if "name" in self._entries else self._root.place
         entries = {key: entry for key, entry in self._entries.items() if key in JOB_FIELDS}
         entries["name"] = Entry(place, Node(value=name, text=name, place=place))
@@ -116,7 +116,7 @@ class PipelineDraft(Draft):
         return body, self._jobs.places
 
     def around(self, name: str) -> dict[str, Entry]:
-        """What its schedules take over from it, by the names of `BLOCK_FIELDS`."""
+        """Return the fields that its schedules inherit, by the names of `BLOCK_FIELDS`."""
         found = {"priority": self._entries["priority"]} if "priority" in self._entries else {}
         concurrency = self._entries.get("concurrency")
         if concurrency is None or not isinstance(concurrency.node.value, dict) or "concurrency" not in self._said:
@@ -124,14 +124,14 @@ class PipelineDraft(Draft):
         inner = concurrency.node.value
         if self.group(name) is not None:
             if "when_busy" in inner and inner["when_busy"].node.text != _WAITS:
-                why = f"runs of a group wait for each other: `when_busy` can only be {_WAITS}"
-                note = f"without `group: {inner['group'].node.text}` it is about the runs of this pipeline alone"
+                why = f"`when_busy` must be {_WAITS} for a group"
+                note = f"remove `group: {inner['group'].node.text}` to limit only the runs of this pipeline"
                 self.add(Flaw(place=inner["when_busy"].node.place, why=why, note=note), ())
             return found
         return found | {f"concurrency.{key}": inner[key] for key in ("max", "when_busy") if key in inner}
 
     def group(self, name: str) -> SharedGroup | None:
-        """The group of several pipelines that counts its runs, if it names one; its own is its schedules' business."""
+        """Return the group shared with other pipelines, if any; the pipeline's own limit is part of its schedules."""
         said = self._said.get("concurrency")
         group = said.get("group") if isinstance(said, dict) else None
         if not isinstance(said, dict) or not isinstance(group, str) or group in {name, self.title}:
@@ -139,49 +139,49 @@ class PipelineDraft(Draft):
         return SharedGroup(name=group, most=said.get("max"))
 
     def warnings(self) -> Iterator[Flaw]:
-        """What was read and is not followed."""
+        """Yield the fields that have no effect."""
         for key, entry in self._sla().items():
             if key != _PROMISE:
-                yield Flaw(place=entry.place, why=f"`{key}` is not followed yet: nothing watches it")
+                yield Flaw(place=entry.place, why=f"`{key}` is not enforced yet")
         if self.blocks.manual_off is not None:
-            why = "`manual: false` is not followed: whoever may start runs can start this one"
+            why = "`manual: false` has no effect: users who may start runs can start this one"
             yield Flaw(place=self.blocks.manual_off, why=why)
         for wanted in self.notices:
             for word, place in wanted.ignored:
-                yield Flaw(place=place, why=f"`{word}` is not told yet: nobody will hear of it")
+                yield Flaw(place=place, why=f"`{word}` is not supported yet: no notification is sent")
 
     def _sla(self) -> Mapping[str, Entry]:
-        """What `sla` says, if it can be read."""
+        """Return the fields of `sla`, if it could be read."""
         sla = self._entries["sla"].node.value if "sla" in self._said else None
         return sla if isinstance(sla, dict) else {}
 
     def _promise(self, entries: dict[str, Entry]) -> None:
-        """By when runs are to be over is a field of the job, also where it stands in `sla`."""
+        """Move the deadline in `sla` to the job."""
         said = self._sla().get(_PROMISE)
         if said is None:
             return
         if _PROMISE in entries:
-            why = f"`{_PROMISE}` is said twice: here and beside `sla`"
+            why = f"`{_PROMISE}` is set twice: here and outside of `sla`"
             self.add(Flaw(place=said.place, why=why), ())
         else:
             entries[_PROMISE] = said
 
     def _tasks(self) -> Entry | None:
-        """The `tasks` of a file that has none: one, of its `map`. None if it has some."""
+        """Return the `tasks` of a map-reduce file: one task. None if it has `tasks`."""
         asked = {key: entry for key, entry in self._entries.items() if key in MAP_FIELDS}
         if "tasks" in self._entries:
             for key, entry in asked.items():
-                why = f"`{key}` can't be beside `tasks`"
+                why = f"`{key}` and `tasks` can't be combined"
                 note = "make it a task: `- {id: .., map: .., input: ..}`" if key == "map" else "it belongs to `map`"
                 self.add(Flaw(place=entry.place, why=why, note=note), ())
             return None
         if "map" not in asked:
-            self.add(Flaw(place=self._root.place, why="it says nothing to do: `tasks`, or `map` with `input`"), ())
+            self.add(Flaw(place=self._root.place, why="a pipeline needs `tasks`, or `map` with `input`"), ())
             self._jobs.unread.add(())
             return Entry(self._root.place, Node(value=[], place=self._root.place))
         place = asked["map"].place
         if "input" not in asked:
-            why = "`input` is missing: what `map` is done for"
+            why = "`map` needs an `input`"
             note = "such as `input: {from: {type: csv, path: bugs.csv}}`, or `input: {items: [..]}`"
             self.add(Flaw(place=place, why=why, note=note), ())
             self._jobs.unread.add(("tasks", 0))
@@ -189,7 +189,7 @@ class PipelineDraft(Draft):
         return Entry(place, Node(value=[Node(value=task, place=place)], place=place))
 
     def _policy(self) -> dict[str, Entry]:
-        """How often and how soon tasks are tried again that say nothing else: fields of tasks."""
+        """Return the defaults of the tasks' retry fields."""
         entry = self.blocks.beside.get("retryPolicy")
         if entry is None and "map" not in self._entries:
             return {}
@@ -202,10 +202,13 @@ class PipelineDraft(Draft):
                 said = policy
         place = self._root.place if entry is None else entry.place
         values = {"max_attempts": TRIES, "retry_delay_seconds": RETRY_DELAY_SECONDS, **said}
-        return {key: Entry(place, Node(value=value, place=place)) for key, value in values.items()}  # type: ignore[arg-type]  # numbers
+        return {
+            key: Entry(place, Node(value=value, place=place))  # type: ignore[arg-type]  # numbers
+            for key, value in values.items()
+        }
 
     def _notices(self) -> list[Wanted]:
-        """Who is told, as it stands beside the job and in the schedule."""
+        """Return the notifications, beside the job and in the schedule."""
         found: list[Wanted] = [*self._said.get("notices", [])]  # type: ignore[misc]  # its reader gives these
         entry = self.blocks.beside.get("notify")
         if entry is not None:
@@ -217,16 +220,16 @@ class PipelineDraft(Draft):
         return found
 
     def _check_params(self) -> None:
-        """A run that a schedule makes has nobody to say what is required."""
+        """Check that scheduled runs have all required parameters."""
         places = self.param_places()
         for key, param in self.params.items() if self.blocks.all else ():
             if param.required and param.default is None:
-                why = f"`{key}` is required and has no default: a run of the schedule would lack it"
-                self.add(Flaw(place=places[key], why=why, note="give it a `default`"), ())
+                why = f"`{key}` is required but has no default for scheduled runs"
+                self.add(Flaw(place=places[key], why=why, note="add a `default`"), ())
 
 
 def _misspelt_params(job: Mapping[str, object], known: Collection[str]) -> Iterator[Fault]:
-    """Where a task uses a parameter that is not declared, and is much like one that is."""
+    """Yield undeclared parameters that are similar to a declared one."""
     if known == {_EVENT}:
         return
     tasks = job.get("tasks")
@@ -234,11 +237,11 @@ def _misspelt_params(job: Mapping[str, object], known: Collection[str]) -> Itera
         for place, template in _templates(task):
             for key in sorted(keys_in(template, "params") - set(known)):
                 if hint := did_you_mean(key, known):
-                    yield Fault(where=f"tasks[{number}].{place}", why=f"there is no parameter {key!a}{hint}")
+                    yield Fault(where=f"tasks[{number}].{place}", why=f"unknown parameter {key!a}{hint}")
 
 
 def _templates(task: object) -> Iterator[tuple[str, str]]:
-    """The texts of a task in the strict form that are filled in, and where they stand."""
+    """Yield the templates of a task in the strict form, with their paths."""
     if not isinstance(task, dict):
         return
     if isinstance(when := task.get("when"), str):
@@ -256,7 +259,7 @@ def _templates(task: object) -> Iterator[tuple[str, str]]:
 
 
 def _texts_in(value: object) -> Iterator[str]:
-    """Every text of a value, but for keys."""
+    """Yield every string in a value, except keys."""
     match value:
         case str():
             yield value
@@ -270,7 +273,7 @@ def _texts_in(value: object) -> Iterator[str]:
 
 
 def _put_into(directory: str, job: dict[str, object]) -> None:
-    """Let each task that does something run in a directory, or below it where it says one."""
+    """Set the working directory of each task that has work, or make its own relative to it."""
     tasks = job.get("tasks")
     for task in tasks if isinstance(tasks, list) else ():
         match task:

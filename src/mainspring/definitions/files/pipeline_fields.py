@@ -1,6 +1,6 @@
-"""The fields of a pipeline file beside those of its job: what each is called, and how its value is read.
+"""Fields of a pipeline file other than its job's: names, targets and readers.
 
-When you add a field: a line in one of the tables, and its words in `definitions/pipeline_schema.py`.
+To add a field: a line in one of the tables, and its description in `definitions/pipeline_descriptions.py`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from mainspring.definitions.schedule_file import SCHEDULE_FIELDS
 
 TRIES = 3
 RETRY_DELAY_SECONDS = 60.0
-"""What the format says where a file says nothing (RTY-2)."""
+"""Defaults of the pipeline format (RTY-2)."""
 MOST_TRIES = 5
 _LONGEST_TITLE = 200
 _LONGEST_DELAY_MS = 7 * 86_400_000
@@ -48,7 +48,7 @@ _TEMPLATE = re.compile(r"\{\{|\{%")
 
 
 class Param(msgspec.Struct, frozen=True, kw_only=True):
-    """A parameter that a pipeline declares."""
+    """A declared parameter."""
 
     type: str = "text"
     """text, integer, number, boolean, date or json."""
@@ -63,24 +63,24 @@ class Param(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody who is told how runs end."""
+    """A subscription to run results."""
 
     url: str
-    """As it is written, so `${env:HOOK}` may be in it."""
+    """As written; may contain `${env:HOOK}`."""
     events: tuple[str, ...]
-    """As webhooks call them (`core/model/webhook_events.py`): `run.failed`, .."""
+    """Event names of webhooks (`core/model/webhook_events.py`): `run.failed`, .."""
 
 
 class SharedGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """A group of several pipelines, of which at most so many runs go on at once."""
+    """A concurrency group of several pipelines."""
 
     name: str
     most: int | None = None
-    """None: as somebody else defines it."""
+    """None: defined elsewhere."""
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """A notice as it was read, with the words that nobody follows yet."""
+    """A parsed notice, with the words that are not supported yet."""
 
     notice: Notice
     ignored: tuple[tuple[str, Place], ...] = ()
@@ -93,21 +93,21 @@ _ENDS = {
     "cancelled": ("run.cancelled",),
     "complete": EVENTS,
 }
-"""What one can ask to be told, and what webhooks call it."""
+"""Words of `notify.on`, and their webhook events."""
 _NOT_TOLD = ("late", "recovered")
 TOLD = (*_ENDS, *_NOT_TOLD)
 
 
 def as_title(node: Node) -> str:
-    """What people call something: one line that can be seen."""
+    """Read a display name: one printable line."""
     title = as_text(node)
     if not title.isprintable() or len(title) > _LONGEST_TITLE:
-        raise misfit(node, f"must be at most {_LONGEST_TITLE} characters that can be seen, on one line")
+        raise misfit(node, f"must be one line of at most {_LONGEST_TITLE} printable characters")
     return title
 
 
 def _tries(node: Node) -> int:
-    """`maxRetries` counts the first try; 0 and 1 both are one (RTY-2)."""
+    """Read `maxRetries`, which counts the first attempt; 0 and 1 both mean one (RTY-2)."""
     tries = as_count(node)
     if not 0 <= tries <= MOST_TRIES:
         raise misfit(node, f"must be from 0 to {MOST_TRIES}")
@@ -129,12 +129,12 @@ def _minutes(node: Node) -> float:
 
 
 def _window(node: Node) -> object:
-    """How late a run may start, in seconds; None for as late as it takes."""
+    """Read how late a run may start, in seconds; None: unlimited."""
     return Inside("`window`", WINDOW)(node).get("max_delay_seconds")
 
 
 def _condition(node: Node) -> object:
-    """What must be true for a window: a mapping, or an expression alone."""
+    """Read a condition: a mapping, or an expression."""
     return Inside("`condition`", CONDITION)(node) if isinstance(node.value, dict) else {"expression": as_text(node)}
 
 
@@ -148,14 +148,14 @@ def _percent(node: Node) -> int:
 def _url(node: Node) -> str:
     url = as_text(node)
     if not _URL.fullmatch(url):
-        raise misfit(node, "must be an address that begins with http:// or https://", "or a reference: ${env:HOOK}")
+        raise misfit(node, "must be a URL that begins with http:// or https://", "or a reference: ${env:HOOK}")
     return url
 
 
 def _end(node: Node) -> tuple[str, Place]:
     word = as_text(node)
     if word not in TOLD:
-        raise unknown(node, f"there is no `{word}` to be told of", word, TOLD)
+        raise unknown(node, f"unknown event `{word}`", word, TOLD)
     return word, node.place
 
 
@@ -174,7 +174,7 @@ def _at_once(node: Node) -> int:
 
 
 def as_notices(node: Node) -> list[Wanted]:
-    """Who is told what: `{on: [failure], url: ..}`, `{on_failure: URL}`, or a list of these."""
+    """Read notices: `{on: [failure], url: ..}`, `{on_failure: URL}`, or a list of these."""
     items = node.value if isinstance(node.value, list) else [node]
     return [wanted for wanteds in gather(partial(_notices, item) for item in items) for wanted in wanteds]
 
@@ -187,8 +187,8 @@ def _notices(node: Node) -> list[Wanted]:
         if key.startswith("on_")
     ]
     if ("url" in said) != ("on" in said):
-        missing = "`url`: where to tell it" if "on" in said else "`on`: what to tell, such as [failure]"
-        raise misfit(node, f"`notify` lacks {missing}")
+        missing = "a `url`" if "on" in said else "an `on`, such as [failure]"
+        raise misfit(node, f"`notify` needs {missing}")
     if "on" in said:
         words: list[tuple[str, Place]] = said["on"]  # type: ignore[assignment]  # its reader gives these
         events = tuple(event for word, _ in words for event in _ENDS.get(word, ()))
@@ -199,7 +199,7 @@ def _notices(node: Node) -> list[Wanted]:
 
 
 def as_params(node: Node) -> dict[str, Param]:
-    """The parameters that a pipeline declares: a mapping each, or a default alone."""
+    """Read declared parameters: a mapping each, or just a default."""
     if not isinstance(node.value, dict):
         raise misfit(node, "must be a mapping of names to {type: .., default: ..}")
     params = gather(partial(_param, key, entry) for key, entry in node.value.items())
@@ -209,7 +209,7 @@ def as_params(node: Node) -> dict[str, Param]:
 def _param(key: str, entry: Entry) -> Param:
     at = Node(value=None, place=entry.place)
     if not _PARAM_NAME.fullmatch(key):
-        raise misfit(at, f"`{key}` can't be the name of a parameter", "letters, digits and underscores")
+        raise misfit(at, f"`{key}` is not a valid parameter name", "use letters, digits and underscores")
     if not isinstance(entry.node.value, dict):
         return _checked(_kind_of(entry.node), entry.node, required=False)
     said = Inside(f"`{key}`", PARAM)(entry.node)
@@ -218,7 +218,7 @@ def _param(key: str, entry: Entry) -> Param:
 
 
 def _checked(kind: str, node: Node | None, *, required: bool) -> Param:
-    """A parameter whose default fits its type."""
+    """Return a parameter whose default has its type."""
     default = None if node is None else plain(node)
     if node is None or default is None:
         return Param(type=kind, required=required)
@@ -227,7 +227,7 @@ def _checked(kind: str, node: Node | None, *, required: bool) -> Param:
         if fault is not None:
             raise misfit(node, f"`default` can't be computed: {fault}")
         if kind not in {"text", "date"}:
-            raise misfit(node, f"a template gives a text, and no {kind}")
+            raise misfit(node, f"a template evaluates to a string, not {kind}")
         return Param(type=kind, default=default, required=required)
     if kind in {"text", "date"} and not isinstance(default, list | dict):
         default = node.text
@@ -290,7 +290,7 @@ PIPELINE_FIELDS = {
     "sla": Field(("sla",), Inside("`sla`", SLA)),
     "notify": Field(("notices",), as_notices),
 }
-"""What is read here. `schedule`, `on` and `priority` are read by `definitions/pipeline_schedules.py`."""
+"""`schedule`, `on` and `priority` are read by `definitions/pipeline_schedules.py`."""
 SCHEDULE_KEYS = ("schedule", "on", "priority")
 BLOCK_FIELDS = {
     **{key: field for key, field in SCHEDULE_FIELDS.items() if key not in {"name", "job", "trigger", "params"}},
@@ -300,8 +300,8 @@ BLOCK_FIELDS = {
     "concurrency.max": Field(("max_active",), as_count),
     "concurrency.when_busy": Field(("overlap",), as_text),
 }
-"""What a schedule block may say, and what is given to it from the pipeline around it."""
+"""Fields of a schedule block, and those inherited from the pipeline."""
 FROM_PIPELINE = frozenset({"priority", "concurrency.max", "concurrency.when_busy"})
 BESIDE_BLOCK = ("retryPolicy", "notify")
-"""What stands in a schedule block, and is none of the schedule's."""
+"""Fields in a schedule block that are not the schedule's."""
 ON_KEYS = ("schedule", "every", "event", "manual")

@@ -1,4 +1,4 @@
-"""The fields of tasks on Kubernetes and on Ray in job and pipeline files (`core/work/remote_jobs.py`)."""
+"""Fields of Kubernetes and Ray tasks in job and pipeline files (`core/work/remote_jobs.py`)."""
 
 from __future__ import annotations
 

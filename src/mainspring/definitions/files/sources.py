@@ -1,13 +1,12 @@
-"""A YAML or JSON text as a tree in which every value knows its place, read strictly and with limits.
+"""Parse YAML or JSON, strictly and with limits, into a tree with the position of every value.
 
-PyYAML reads YAML 1.1, in which `no` is false, `12:30:00` a number and a second key of the same name wins silently. Only
-its parser is used here; what a plain word means is decided below, as YAML 1.2 says it (and JSON: every JSON text is
-read the same):
+PyYAML implements YAML 1.1, in which `no` is false, `12:30:00` a number and a duplicate key wins silently. Only its
+parser is used; plain words are resolved here as in YAML 1.2 (and JSON: every JSON text is read the same):
 
-    null, ~, nothing    true, false    1, -2, 0x1f, 0o17    1.5, 2e3    everything else is text
+    null, ~, nothing    true, false    1, -2, 0x1f, 0o17    1.5, 2e3    everything else is a string
 
-1. A key that stands twice, a tag, a merge key and a second document are flaws, each with its place.
-2. Nesting has a limit, and an alias counts as much as what it stands for: no text can blow up.
+1. Duplicate keys, tags, merge keys and a second document are errors, each with its position.
+2. Nesting is limited, and an alias counts as much as its value: no text can blow up.
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _MOST_DIGITS = 400
 _LINES_BEFORE = 2
 _LONGEST_LINE = 120
-"""Of a longer line, only the part around the flaw is shown."""
+"""Of a longer line, only the part around the error is shown."""
 
 Scalar: TypeAlias = "str | int | float | bool | None"
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where something stands; lines and columns count from 0."""
+    """Position in a text; lines and columns count from 0."""
 
     line: int
     column: int
@@ -46,34 +45,34 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
-    """A value and its place."""
+    """A value and its position."""
 
     value: Scalar | list[Node] | dict[str, Entry]
     place: Place
     text: str = ""
-    """A scalar as it was written."""
+    """A scalar as written."""
     weight: int = 1
-    """How many values it stands for, aliases followed."""
+    """Number of values in it, aliases expanded."""
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """A key's place, and its value."""
+    """Position of a key, and its value."""
 
     place: Place
     node: Node
 
 
 class Flaw(msgspec.Struct, frozen=True, kw_only=True):
-    """Something wrong with a file."""
+    """An error in a file."""
 
     place: Place
     why: str
     note: str = ""
-    """What to do about it: stands beside the mark."""
+    """How to fix it; shown beside the mark."""
 
 
 class _Open(msgspec.Struct):
-    """A list or mapping that is being read."""
+    """A list or mapping that is not closed yet."""
 
     event: yaml.CollectionStartEvent
     value: list[Node] | dict[str, Entry]
@@ -88,7 +87,7 @@ class _Flawed(Exception):
 
 
 def parse(text: str) -> tuple[Node | None, list[Flaw]]:
-    """The tree of a text, and what is wrong with it; no tree if it can't be read at all."""
+    """Parse a text; return its tree, None if it is unreadable, and the errors."""
     builder = _Builder()
     try:
         if len(text) > LARGEST_TEXT_BYTES:
@@ -101,14 +100,14 @@ def parse(text: str) -> tuple[Node | None, list[Flaw]]:
         return None, [*builder.flaws, _flaw_of_yaml(error, text)]
     except UnicodeEncodeError as error:
         before = text[: error.start].splitlines() or [""]
-        return None, [Flaw(place=Place(len(before) - 1, len(before[-1])), why="there is half of a character")]
+        return None, [Flaw(place=Place(len(before) - 1, len(before[-1])), why="contains a lone surrogate")]
     if builder.root is None:
         return None, [Flaw(place=Place(0, 0), why="the file is empty")]
     return builder.root, builder.flaws
 
 
 def plain(node: Node) -> object:
-    """The value of a node without the places, as JSON has it."""
+    """Return the value of a node as JSON."""
     match node.value:
         case list() as items:
             return [plain(item) for item in items]
@@ -119,13 +118,13 @@ def plain(node: Node) -> object:
 
 
 def render(name: str, text: str, flaws: Sequence[Flaw]) -> str:
-    """Flaws for people: where, what, the lines, and a mark below."""
+    """Format errors: position, message, the lines, and a mark below."""
     lines = text.splitlines()
     return "\n\n".join("\n".join(_render(name, lines, flaw)) for flaw in flaws)
 
 
 def where(name: str, place: Place) -> str:
-    """A place as compilers say it, and as editors open it."""
+    """Format a position as `name:line:column`."""
     return f"{name}:{place.line + 1}:{place.column + 1}"
 
 
@@ -144,12 +143,12 @@ def _render(name: str, lines: Sequence[str], flaw: Flaw) -> Iterator[str]:
 
 
 def _printable(line: str) -> str:
-    """A line in which every character takes one column and none commands the terminal."""
+    """Replace non-printable characters, so that every character takes one column and none controls the terminal."""
     return "".join(character if character.isprintable() else " " for character in line)
 
 
 class _Builder:
-    """Makes the tree from the parser's events."""
+    """Builds the tree from the parser's events."""
 
     def __init__(self) -> None:
         self.root: Node | None = None
@@ -161,13 +160,11 @@ class _Builder:
     def take(self, event: yaml.Event) -> None:
         match event:
             case yaml.DocumentStartEvent() if self.root is not None:
-                raise _Flawed(Flaw(place=_place(event), why="a second document begins here: a file has one job"))
+                raise _Flawed(Flaw(place=_place(event), why="a file must have one document; a second one begins here"))
             case yaml.AliasEvent():
                 node = self._anchors.get(event.anchor or "")
                 if node is None:
-                    raise _Flawed(
-                        Flaw(place=_place(event), why=f"`*{event.anchor}` stands for nothing that is complete")
-                    )
+                    raise _Flawed(Flaw(place=_place(event), why=f"`*{event.anchor}` has no complete anchor"))
                 self._put(msgspec.structs.replace(node, place=_place(event)))
             case yaml.ScalarEvent():
                 self._refuse_tag(event, plain_tag=event.implicit[0] or event.implicit[1])
@@ -177,7 +174,7 @@ class _Builder:
             case yaml.SequenceStartEvent() | yaml.MappingStartEvent():
                 self._refuse_tag(event, plain_tag=event.implicit)
                 if len(self._open) >= DEEPEST:
-                    raise _Flawed(Flaw(place=_place(event), why=f"nests deeper than {DEEPEST}"))
+                    raise _Flawed(Flaw(place=_place(event), why=f"is nested deeper than {DEEPEST}"))
                 self._open.append(_Open(event, [] if isinstance(event, yaml.SequenceStartEvent) else {}))
             case yaml.SequenceEndEvent() | yaml.MappingEndEvent():
                 done = self._open.pop()
@@ -191,14 +188,14 @@ class _Builder:
         self._put(node)
 
     def _put(self, node: Node) -> None:
-        """Set a complete value where it belongs."""
+        """Add a complete value to its parent."""
         if not self._open:
             self.root = node
             return
         parent = self._open[-1]
         parent.weight += node.weight
         if parent.weight > MOST_NODES:
-            raise _Flawed(Flaw(place=node.place, why=f"there are more than {MOST_NODES} values"))
+            raise _Flawed(Flaw(place=node.place, why=f"has more than {MOST_NODES} values"))
         if isinstance(parent.value, list):
             parent.value.append(node)
         elif parent.key is None:
@@ -209,20 +206,20 @@ class _Builder:
 
     def _put_entry(self, entries: dict[str, Entry], key: Node, node: Node) -> None:
         if isinstance(key.value, list | dict):
-            self.flaws.append(Flaw(place=key.place, why="a key must be a word"))
+            self.flaws.append(Flaw(place=key.place, why="a key must be a string"))
         elif key.text == "<<":
             self.flaws.append(
-                Flaw(place=key.place, why="merge keys are not taken", note="use `defaults` for all tasks")
+                Flaw(place=key.place, why="merge keys are not supported", note="use `defaults` for all tasks")
             )
         elif key.text in entries:
             first = entries[key.text].place.line + 1
-            self.flaws.append(Flaw(place=key.place, why=f"`{key.text}` stands twice", note=f"first in line {first}"))
+            self.flaws.append(Flaw(place=key.place, why=f"duplicate key `{key.text}`", note=f"first in line {first}"))
         else:
             entries[key.text] = Entry(key.place, node)
 
     def _refuse_tag(self, event: yaml.ScalarEvent | yaml.CollectionStartEvent, *, plain_tag: bool) -> None:
         if not plain_tag:
-            self.flaws.append(Flaw(place=_place(event), why=f"tags such as `{event.tag}` are not taken"))
+            self.flaws.append(Flaw(place=_place(event), why=f"tags such as `{event.tag}` are not supported"))
 
 
 def _place(event: yaml.Event) -> Place:
@@ -234,7 +231,7 @@ def _place(event: yaml.Event) -> Place:
 
 
 def _resolve(word: str) -> Scalar:
-    """What a plain word means."""
+    """Resolve a plain word."""
     if _NULL.fullmatch(word):
         return None
     if _TRUE.fullmatch(word):
@@ -258,7 +255,7 @@ def _flaw_of_yaml(error: yaml.YAMLError, text: str) -> Flaw:
     lines = text.splitlines()
     line = lines[mark.line] if mark.line < len(lines) else ""
     has_tab = "\t" in line[: mark.column + 1]
-    note = "a tab can't indent: use spaces" if has_tab else (error.context or "")
+    note = "indent with spaces, not tabs" if has_tab else (error.context or "")
     if note == "while scanning an alias":
-        note = "a text that begins with * stands in quotes"
+        note = "quote a string that begins with *"
     return Flaw(place=Place(mark.line, mark.column), why=f"is not YAML: {error.problem}", note=note)

@@ -1,4 +1,4 @@
-"""What the HTTP API takes and answers for those who look after an installation: audit, tenants, settings, webhooks."""
+"""REST types for administration: audit log, tenants, settings, webhooks, workers' identities."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from mainspring.protocol.rest.runs import View, Wish
 
 
 class AuditView(View, frozen=True, kw_only=True):
-    """One act (SEC-4)."""
+    """One recorded action (SEC-4)."""
 
     id: str
-    """The request that it came with: every answer has it as `X-Request-Id`."""
+    """Request id: `X-Request-Id` of the response."""
     at: datetime
     tenant: str
-    """Whose chain it is in: `*` for what concerns no tenant alone."""
+    """Tenant of the chain: `*` for what concerns no single tenant."""
     actor: str
     source: str
     act: str
     object: str
     why: str
     before: msgspec.Raw
-    """What it was like; null if that says nothing."""
+    """Previous state, or null."""
     after: msgspec.Raw
     seq: int
-    """Its number in the chain; 0 for the second until it is sealed."""
+    """Sequence number in the chain; 0 for the second until it is sealed."""
     hash: str
 
 
 class HeadView(View, frozen=True, kw_only=True):
-    """Where a tenant's chain ends. Kept elsewhere, it shows later that nothing before it was changed."""
+    """Head of a tenant's chain. Kept elsewhere, it proves later that nothing before it was changed."""
 
     tenant: str
     seq: int
@@ -42,7 +42,7 @@ class HeadView(View, frozen=True, kw_only=True):
 
 
 class AuditFaultView(View, frozen=True, kw_only=True):
-    """A place where a chain is not what was sealed."""
+    """A position where a chain differs from what was sealed."""
 
     tenant: str
     seq: int
@@ -51,12 +51,12 @@ class AuditFaultView(View, frozen=True, kw_only=True):
 
 
 class VerificationView(View, frozen=True, kw_only=True):
-    """What became of looking through one chain."""
+    """Result of verifying a chain."""
 
     tenant: str
     entries: int
     first_seq: int
-    """Where it begins, as far as it is kept; 0 if it is empty."""
+    """First number that is kept; 0 if it is empty."""
     head: HeadView | None
     faults: list[AuditFaultView]
     """The first 100."""
@@ -66,7 +66,7 @@ class VerificationView(View, frozen=True, kw_only=True):
 
 
 class TenantRequest(Wish, frozen=True, kw_only=True):
-    """How a tenant is described."""
+    """Description of a tenant."""
 
     title: str = ""
     contact: str = ""
@@ -74,14 +74,14 @@ class TenantRequest(Wish, frozen=True, kw_only=True):
 
 
 class TenantView(View, frozen=True, kw_only=True):
-    """Who owns work."""
+    """An owner of work."""
 
     name: str
     title: str
     contact: str
     note: str
     version: int
-    """Counts the changes of its description; 0 for one that has work and that nobody has described."""
+    """Number of the description; 0 for a tenant with work but no description."""
     created_at: datetime | None = None
     created_by: str = ""
     updated_at: datetime | None = None
@@ -92,21 +92,21 @@ class TenantView(View, frozen=True, kw_only=True):
 
 
 class SettingRequest(Wish, frozen=True, kw_only=True):
-    """Another value for a setting."""
+    """New value of a setting."""
 
     value: float | int | str
     why: str = ""
 
 
 class SettingView(View, frozen=True, kw_only=True):
-    """A measure that can be changed while everything runs (OPS-5)."""
+    """A setting that can be changed at run time (OPS-5)."""
 
     name: str
     value: float | int | str
     default: float | int | str
-    """What it is on this server if nobody changes it at run time."""
+    """Value on this server unless changed at run time."""
     origin: Literal["default", "flag", "changed"]
-    """Built in, given to this server with --set, or changed at run time, which goes before both."""
+    """Built in, given to this server with --set, or changed at run time, which takes precedence."""
     least: float
     most: float
     about: str
@@ -119,7 +119,7 @@ class SettingView(View, frozen=True, kw_only=True):
 
 
 class WebhookRequest(Wish, frozen=True, kw_only=True):
-    """Tell somebody outside how runs end."""
+    """Subscribe a URL to ends of runs."""
 
     url: str
     events: tuple[str, ...] = ()
@@ -132,7 +132,7 @@ class WebhookRequest(Wish, frozen=True, kw_only=True):
 
 
 class WebhookView(View, frozen=True, kw_only=True, omit_defaults=True):
-    """Somebody outside who is told how runs end."""
+    """A webhook: a URL that is notified of ends of runs."""
 
     id: str
     tenant: str
@@ -145,11 +145,11 @@ class WebhookView(View, frozen=True, kw_only=True, omit_defaults=True):
     created_at: datetime
     created_by: str
     secret: str | None = None
-    """`whsec_..`, by which the receiver checks signatures: in the answer to its making, and never again."""
+    """`whsec_..`, to verify signatures: only in the response to its creation."""
 
 
 class DeliveryView(View, frozen=True, kw_only=True):
-    """One message to a webhook, and what became of it."""
+    """One message to a webhook, and its delivery state."""
 
     id: str
     """The `webhook-id` of the message."""
@@ -170,19 +170,19 @@ class DeliveryView(View, frozen=True, kw_only=True):
 
 
 class JoinTokenRequest(Wish, frozen=True, kw_only=True):
-    """A wish for a token with which machines become workers."""
+    """Request for a token with which machines join as workers."""
 
     name: str = "worker"
-    """What it is for."""
+    """Its purpose."""
     pools: tuple[str, ...] = ("default",)
     """The pools that they may serve."""
     uses: int = 1
-    """How many may join with it."""
+    """How many workers may join with it."""
     expires_in_seconds: float = 3_600.0
 
 
 class JoinTokenView(View, frozen=True, kw_only=True, omit_defaults=True):
-    """A join token, as far as it may be shown."""
+    """A join token, without its secret."""
 
     id: str
     name: str
@@ -193,26 +193,26 @@ class JoinTokenView(View, frozen=True, kw_only=True, omit_defaults=True):
     expires_at: datetime
     revoked_at: datetime | None = None
     token: str | None = None
-    """The token itself: in the answer to its making, and never again."""
+    """The token itself: only in the response to its creation."""
 
 
 class EnrolRequest(Wish, frozen=True, kw_only=True):
-    """A machine wants to be a worker."""
+    """Request of a machine to join as a worker."""
 
     name: str
     request: str
-    """A request for a certificate (PKCS#10) in PEM, signed with the worker's key on the curve P-256."""
+    """Certificate request (PKCS#10) in PEM, signed with the worker's key on the curve P-256."""
 
 
 class RenewRequest(Wish, frozen=True, kw_only=True):
-    """A worker wants its next certificate."""
+    """Request of a worker for its next certificate."""
 
     request: str
-    """As when it joined, with the same key."""
+    """As at enrollment, with the same key."""
 
 
 class CertificateView(View, frozen=True, kw_only=True):
-    """A certificate of a worker."""
+    """A worker's certificate."""
 
     certificate: str
     """In PEM."""
@@ -223,16 +223,16 @@ class CertificateView(View, frozen=True, kw_only=True):
 
 
 class IdentityView(View, frozen=True, kw_only=True, omit_defaults=True):
-    """A worker that is known by its certificate."""
+    """A worker identified by its certificate."""
 
     name: str
     pools: list[str]
     serial: str
     """Of its latest certificate."""
     join_token: str
-    """The id of the token that it joined with."""
+    """Id of the token that it joined with."""
     enrolled_at: datetime
     renewed_at: datetime
     expires_at: datetime
-    """When its latest certificate ends."""
+    """When its latest certificate expires."""
     revoked_at: datetime | None = None

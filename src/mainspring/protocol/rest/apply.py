@@ -1,6 +1,6 @@
-"""What the HTTP API takes and answers when many definitions are put at once: those of a folder, or of a deployment.
+"""REST types for applying many definitions at once: those of a folder, or of a deployment.
 
-The conventions are those of `runs.py`. Each item is a deed of its own: one that is refused does not touch the others.
+The conventions are those of `runs.py`. Each item is applied separately: a refused item does not affect the others.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ class WantedSchedule(Wish, frozen=True, kw_only=True):
     definition: msgspec.Raw
     """A `ScheduleSpec`."""
     since: Instant | None = None
-    """If it is new: windows after this instant count as missed."""
+    """For a new schedule: windows after this instant count as missed."""
     paused: bool = False
-    """If it is new: nothing of it is planned until somebody resumes it."""
+    """For a new schedule: created paused."""
 
 
 class ApplyItem(Wish, frozen=True, kw_only=True):
-    """A job, and the schedules that are for it."""
+    """A job and its schedules."""
 
     job: msgspec.Raw
     """A `JobSpec`."""
@@ -40,29 +40,29 @@ class ApplyItem(Wish, frozen=True, kw_only=True):
 
 
 class ApplyRequest(Wish, frozen=True, kw_only=True):
-    """A wish that these are as they are said here. What else there is stays as it is."""
+    """Create or update these definitions. Others are left unchanged."""
 
     items: Annotated[list[ApplyItem], msgspec.Meta(max_length=MOST_ITEMS)]
     dry_run: bool = False
-    """Only say what would change."""
+    """Only report what would change."""
     why: str = ""
 
 
 class AppliedSchedule(View, frozen=True, kw_only=True):
-    """What became of a schedule of an item."""
+    """Result for a schedule of an item."""
 
     name: str
     id: str | None
-    """None in a dry run, for one that would be made."""
+    """None in a dry run, for a schedule that would be created."""
     change: str
     """`created`, `updated` or `unchanged`."""
 
 
 class ApplyLine(View, frozen=True, kw_only=True, omit_defaults=True):
-    """What became of an item, in the order of the items."""
+    """Result for an item, in the order of the items."""
 
     number: int
-    """Of the item, from 0."""
+    """Index of the item, from 0."""
     job: str
     change: str = ""
     """Of the job: `created`, `updated` or `unchanged`; empty if it was refused."""
@@ -70,4 +70,4 @@ class ApplyLine(View, frozen=True, kw_only=True, omit_defaults=True):
     """Of the job."""
     schedules: list[AppliedSchedule] = msgspec.field(default_factory=list)
     problem: Problem | None = None
-    """Why it was refused. Its paths begin in the item: `job.tasks[0]`, `schedules[0].definition.trigger`."""
+    """Why it was refused. Paths are relative to the item: `job.tasks[0]`, `schedules[0].definition.trigger`."""

@@ -1,4 +1,4 @@
-"""What the HTTP API answers about the log of decisions (PLC-8)."""
+"""REST types for the decision log (PLC-8)."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from mainspring.protocol.rest.sharing import Amounts
 
 
 class RequestView(View, frozen=True, kw_only=True):
-    """What a task asked for."""
+    """Placement request of a task."""
 
     resources: Amounts
     labels: dict[str, str]
-    """Those that a worker must have; an empty value: any will do."""
+    """Required worker labels; an empty value matches any."""
     zone: str | None
     prefer: dict[str, str]
-    """Those that a worker had better have."""
+    """Preferred worker labels."""
     prefer_zone: str | None
     groups: list[str]
-    """Limits that it is counted by."""
+    """Groups that count it."""
     near: list[str]
-    """Tasks of its run whose worker it had to be given."""
+    """Affinity: tasks of its run whose worker it must share."""
     apart: list[str]
-    """Tasks of its run whose worker it could not be given."""
+    """Anti-affinity: tasks of its run whose worker it must not share."""
 
 
 class PushedOutView(View, frozen=True, kw_only=True):
-    """A task that was asked to make room."""
+    """A preempted task."""
 
     task_id: str
     tenant: str
     priority: str
     lost_seconds: float
-    """Work that has to be done again."""
+    """Work that has to be repeated."""
 
 
 class DecisionView(View, frozen=True, kw_only=True):
@@ -48,22 +48,22 @@ class DecisionView(View, frozen=True, kw_only=True):
     task_id: str
     run_id: str
     name: str
-    """The task's."""
+    """Name of the task."""
     attempt: int
-    """The number of the attempt that was placed, or of the one before."""
+    """Number of the attempt that was placed, or of the previous one."""
     priority: str
     request: RequestView
     worker: str | None
-    """null: there was none."""
+    """null: no worker was found."""
     free: Amounts | None
-    """What was free on that worker, before."""
+    """Free capacity on that worker, before."""
     score: float | None
-    """How good that worker was for it; only to be compared with others of the same task."""
+    """Placement score; comparable only within the same task."""
     looked_at: int | None
-    """How many workers were looked at; null if that is not known."""
+    """Number of workers examined; null if unknown."""
     victims: list[PushedOutView]
-    """Who was asked to make room: at most 20, and of those whose tenant whoever asks may see."""
+    """Preempted tasks that are visible to the caller, at most 20."""
     victims_in_all: int
     why: str
     version: str
-    """Of the scheduler that decided."""
+    """Version of the scheduler."""

@@ -1,4 +1,4 @@
-"""What the HTTP API answers about why something does not go on, and about what would be otherwise (OBS-1)."""
+"""REST types for diagnosis and what-if (OBS-1)."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ Changes = Annotated[tuple[Annotated[str, msgspec.Meta(max_length=200)], ...], ms
 
 
 class ExpectedView(View, frozen=True, kw_only=True):
-    """When something is expected to start."""
+    """Expected start."""
 
     foresight: str
     """`range`, `unknown` or `never`."""
     basis: str
-    """What the range goes by, or why nothing can be said, or why it will never start."""
+    """Basis of the range, or why it is unknown, or why it will never start."""
     earliest: datetime | None = None
     latest: datetime | None = None
 
 
 class GateView(View, frozen=True, kw_only=True):
-    """One thing that has to be so before a task can start."""
+    """A condition that must hold before a task can start."""
 
     name: str
     passed: str
@@ -33,7 +33,7 @@ class GateView(View, frozen=True, kw_only=True):
 
 
 class InTheWayView(View, frozen=True, kw_only=True):
-    """Somebody or something that is ahead, or holds what is waited for."""
+    """Something that is ahead in the queue, or holds what the subject waits for."""
 
     kind: str
     """`task`, `run`, `job`, `tenant`, `worker`, `group`, `person` or `event`."""
@@ -44,104 +44,104 @@ class InTheWayView(View, frozen=True, kw_only=True):
 
 
 class ActView(View, frozen=True, kw_only=True):
-    """Something that can be done."""
+    """A suggested action."""
 
     kind: str
-    """`wait`, `change`, or `ask` if an operator has to do it."""
+    """`wait`, `change`, or `ask` if it needs an operator."""
     says: str
     command: str
-    """As it can be typed; empty: there is nothing to type."""
+    """Shell command; empty if there is none."""
     effect: str
-    """What would be then."""
+    """Predicted effect."""
 
 
 class DiagnosisView(View, frozen=True, kw_only=True):
-    """Why a task, run, schedule or job does not go on."""
+    """Why a task, run, schedule or job is waiting."""
 
     subject: str
-    """The id of what was asked about."""
+    """Id of the subject."""
     name: str
     tenant: str
     state: str
     since: datetime | None
     reason: str | None
-    """A code of docs/reference/diagnosis.md; null: nothing holds it up."""
+    """A code of docs/reference/diagnosis.md; null: nothing blocks it."""
     verdict: str
     is_problem: bool
-    """It does not go on by itself: somebody has to do something."""
+    """It will not proceed without intervention."""
     expected: ExpectedView | None
-    """Null: it has started, or is over."""
+    """Null: it has started or ended."""
     gates: list[GateView]
-    """In the scheduler's order."""
+    """In the order in which the scheduler checks them."""
     in_the_way: list[InTheWayView]
     others_in_the_way: int
-    """How many more are in the way than are named; those of other tenants are only counted."""
+    """Number of further blockers; those of other tenants are only counted."""
     ruled_out: list[str]
     acts: list[ActView]
-    """Empty if what is known is too old, or if nothing that is known would change it."""
+    """Empty if the data is stale, or if no known action would help."""
     at: datetime
     by: str
-    """`leader`, or `rows` for what the store alone says."""
+    """`leader`, or `rows` if derived from the store alone."""
     age_seconds: float
-    """How old what this goes by is."""
+    """Age of the data."""
     is_stale: bool
-    """That is too old to act on."""
+    """Too old to act on."""
     batch: int | None
-    """The number of the leader's last batch."""
+    """Number of the leader's last batch."""
     run_id: str | None
     task_id: str | None
     pool: str | None
     priority: str | None
     numbers: dict[str, float]
-    """What the sentences say in numbers."""
+    """Numbers in the sentences."""
 
 
 class WhatIfRequest(Wish, frozen=True, kw_only=True):
-    """Changes that are supposed, each in words: `cpu 2`, `burst 8`, `one more worker of 8 cores`."""
+    """Hypothetical changes: `cpu 2`, `burst 8`, `one more worker of 8 cores`."""
 
     changes: Changes = ()
 
 
 class VictimView(View, frozen=True, kw_only=True):
-    """A task that would have to make room; of another tenant's, only its priority is told."""
+    """A task that would be preempted; of another tenant's, only its priority is shown."""
 
     task: str | None
-    """What people call it."""
+    """Display name."""
     tenant: str | None
     priority: str
     worker: str | None
 
 
 class WhatIfView(View, frozen=True, kw_only=True):
-    """What would be."""
+    """Forecast under the changes."""
 
     changes: list[str]
     starts_now: bool
-    """In the scheduler's next turn, or as soon as those that it pushes out are gone."""
+    """In the scheduler's next turn, or as soon as the preempted tasks have ended."""
     worker: str | None
-    """Where, if it starts now."""
+    """Its worker, if it starts now."""
     pushes_out: list[VictimView]
     expected: ExpectedView
     holds: str
-    """What would still hold it up; empty: nothing."""
+    """What would still block it; empty: nothing."""
     reason: str | None
     """The same as a code."""
     remarks: list[str]
-    """What is to be known of the changes themselves: one that changes nothing, or that somebody else has to allow."""
+    """Notes on the changes: one without effect, or one that needs another role."""
     at: datetime
 
 
 class WaitingSumView(View, frozen=True, kw_only=True):
-    """How many tasks wait for one reason."""
+    """Number of tasks that wait for one reason."""
 
     reason: str
     tasks: int
     oldest: datetime | None
-    """Since when the one has waited that has waited longest."""
+    """Since when the oldest one has waited."""
     example: str
     """Its id."""
     says: str
-    """What is said of it."""
+    """Its explanation."""
 
 
 class QueueReasonsView(View, frozen=True, kw_only=True):
@@ -150,4 +150,4 @@ class QueueReasonsView(View, frozen=True, kw_only=True):
     pool: str
     at: datetime
     reasons: list[WaitingSumView]
-    """The most frequent first."""
+    """Most frequent first."""

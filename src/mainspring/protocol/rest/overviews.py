@@ -1,4 +1,4 @@
-"""What the HTTP API answers that sums up more than one thing: a run's graph, a job over some days, how servers are."""
+"""REST types for overviews: graph of a run, trend of a job, deadlines, health of servers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mainspring.protocol.rest.runs import View
 
 
 class JobDayView(View, frozen=True, kw_only=True):
-    """What became of the runs of a job that ended on one day, in UTC. Times are seconds, None if there were none."""
+    """Runs of a job that ended on one day, in UTC. Times are in seconds, None without runs."""
 
     day: datetime
     runs: int
@@ -24,17 +24,17 @@ class JobDayView(View, frozen=True, kw_only=True):
 
 
 class TrendView(View, frozen=True, kw_only=True):
-    """A job over some days (OBS-5)."""
+    """Trend of a job over several days (OBS-5)."""
 
     tenant: str
     job: str
     days: list[JobDayView]
     total: JobDayView
-    """All of them together; `day` is the first one."""
+    """All days together; `day` is the first one."""
 
 
 class EdgeView(View, frozen=True, kw_only=True):
-    """What a node waits for."""
+    """A dependency of a node."""
 
     task: str
     when: str | None = None
@@ -46,63 +46,63 @@ class NodeView(View, frozen=True, kw_only=True):
     name: str
     needs: list[EdgeView]
     tasks: int
-    """How many tasks it stands for."""
+    """Number of tasks in the node."""
     states: dict[str, int]
-    """How many of them are in which state."""
+    """Number of tasks per state."""
     when: str | None = None
-    """Its own condition: if that is false, it is skipped."""
+    """Its own condition: if false, it is skipped."""
     is_fan_out: bool = False
     grown_by: str | None = None
-    """The task whose output added it."""
+    """Task whose output added it."""
 
 
 class GraphView(View, frozen=True, kw_only=True):
-    """The graph of a run, in an order in which every node comes after what it needs."""
+    """Graph of a run, in topological order."""
 
     run_id: str
     nodes: list[NodeView]
 
 
 class DeadlineTaskView(View, frozen=True, kw_only=True):
-    """A task that is not over, on the path that takes longest."""
+    """A remaining task on the longest path."""
 
     name: str
     usual_seconds: float | None
-    """None: nobody knows."""
+    """None: unknown."""
     latest_start_at: datetime
-    """When it has to start, or to have started, for the run to be over in time."""
+    """Latest start that still meets the deadline."""
 
 
 class DeadlineView(View, frozen=True, kw_only=True):
-    """By when a run is to be over, and whether it will be, as long as its tasks usually take."""
+    """Deadline of a run, and whether it will be met if tasks take their usual time."""
 
     run_id: str
     finish_by: datetime
     at: datetime
-    """When this was found out."""
+    """When this was computed."""
     left_seconds: float | None
-    """What is not over usually takes so long; None: nothing is known of it."""
+    """Usual duration of the remaining tasks; None: unknown."""
     slack_seconds: float | None
-    """How long it can wait; below zero: it will be late if nothing goes faster than usual."""
+    """How long the run can wait; below zero: it will be late unless tasks are faster than usual."""
     latest_start_at: datetime | None
-    """When what is not over has to go on at the latest."""
+    """When the remaining tasks have to start at the latest."""
     unknown: int
-    """Of so many names of open tasks nothing is known: it takes at least so long then."""
+    """Number of task names without known durations: the remaining time is a lower bound."""
     at_risk_at: datetime | None
-    """When it was found at risk, and whoever has to know was told."""
+    """When it was first found at risk, and the alert was sent."""
     is_late: bool
     path: list[DeadlineTaskView]
-    """The tasks that take longest, one after another."""
+    """Tasks on the longest path, in order."""
 
 
 class LeaseView(View, frozen=True, kw_only=True):
-    """Who leads a pool, and for how long that is sure."""
+    """Leader of a pool, and the validity of its lease."""
 
     pool: str
     leader: str
-    """The server that leads it, or did last; empty: none ever has."""
+    """The current or last leader; empty: never had one."""
     seconds: float
-    """How long the lease still holds, by the store's clock; below zero: it has been over for so long."""
+    """Remaining validity by the store's clock; below zero: expired for that long."""
 
 
 class PeerView(View, frozen=True, kw_only=True):
@@ -110,52 +110,52 @@ class PeerView(View, frozen=True, kw_only=True):
 
     name: str
     address: str
-    """Empty for whoever belongs to one tenant."""
+    """Hidden from callers restricted to one tenant."""
     version: str
     started_at: datetime
     silent_seconds: float
-    """How long ago it last said that it is there, by the store's clock."""
+    """Seconds since its last heartbeat, by the store's clock."""
 
 
 class OverdueView(View, frozen=True, kw_only=True):
-    """A schedule that is due and was not fired."""
+    """A schedule that is due and has not fired."""
 
     tenant: str
     schedule: str
     seconds: float
-    """For so long."""
+    """Overdue for this long."""
 
 
 class FailingLoopView(View, frozen=True, kw_only=True):
-    """A background loop of a server that keeps failing."""
+    """A background loop that keeps failing."""
 
     name: str
     pool: str
-    """Of a leader's loop; else empty."""
+    """For a leader's loop; else empty."""
     failures: int
-    """In a row."""
+    """Consecutive failures."""
     code: str
     """The code of the last error."""
 
 
 class CheckupView(View, frozen=True, kw_only=True):
-    """How a server is, its store, and those that share the store: for `mainspring doctor`."""
+    """Health of a server, its store, and the other servers: for `mainspring doctor`."""
 
     name: str
     version: str
     at: datetime
     """This server's own clock."""
     store_seconds: float | None
-    """How long the store took to say what time it is; None: it does not answer, and nothing below is known."""
+    """Response time of the store; None: it does not answer, and the fields below are unknown."""
     store_fault: str = ""
-    """Why it does not."""
+    """Why the store does not answer."""
     failing: list[FailingLoopView] = msgspec.field(default_factory=list)
-    """Its background loops that keep failing. Known even if the store does not answer."""
+    """Its failing background loops. Known even if the store does not answer."""
     ahead_seconds: float = 0.0
-    """How far this server's clock is ahead of the store's."""
+    """Clock skew: how far this server's clock is ahead of the store's."""
     leases: list[LeaseView] = msgspec.field(default_factory=list)
-    """Of all pools, by name."""
+    """Of all pools, sorted by name."""
     servers: list[PeerView] = msgspec.field(default_factory=list)
-    """Those that were heard of within a day, by name."""
+    """Servers with a heartbeat within a day, sorted by name."""
     overdue: list[OverdueView] = msgspec.field(default_factory=list)
-    """The most overdue first, at most 100. Whoever belongs to one tenant sees its own."""
+    """Most overdue first, at most 100. Callers restricted to one tenant see only its schedules."""

@@ -1,8 +1,8 @@
-"""What the HTTP API takes and answers, as types: shared by the server (`api/`) and the client (`client/client.py`).
+"""REST types of requests and responses, shared by the server (`api/`) and the client (`client/client.py`).
 
-Field names are those of the JSON, of `-o json`, and of the documentation. Times are RFC 3339 in UTC, lengths numbers
-that end in `_seconds`, ids are opaque texts with a prefix. JSON that belongs to the user (parameters, outputs, work)
-travels as it came (`Raw`); what is not there is `null`.
+Field names are those of the JSON, of `-o json`, and of the documentation. Times are RFC 3339 in UTC, durations numbers
+that end in `_seconds`, ids are opaque text with a prefix. JSON that belongs to the user (parameters, outputs, work) is
+passed through unchanged (`Raw`); missing values are `null`.
 """
 
 from __future__ import annotations
@@ -17,55 +17,55 @@ T = TypeVar("T")
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
-    """What the API answers."""
+    """A response object."""
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What somebody wants of the API. A field that is not known is an error."""
+    """A request body. Unknown fields are errors."""
 
 
 class Count(msgspec.Struct, frozen=True, kw_only=True):
-    """How many things there are."""
+    """Number of matches."""
 
     value: int
     at_least: bool
-    """There may be more: counting stopped there."""
+    """Counting stopped there; there may be more."""
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """Part of a list."""
+    """One page of a list."""
 
     items: list[T]
     next_cursor: str | None = None
-    """Ask again with it for what follows; absent on the last page."""
+    """Cursor of the next page; absent on the last page."""
     count: Count | None = None
-    """How many there are, if it was asked for with `count`."""
+    """Number of matches, if requested with `count`."""
 
 
 class FaultView(View, frozen=True, kw_only=True, omit_defaults=True):
     """One thing that is wrong with a request."""
 
     pointer: str
-    """A JSON pointer into the body, such as `/tasks/3/needs/0`; empty for the body itself."""
+    """JSON pointer into the body, such as `/tasks/3/needs/0`; empty for the body itself."""
     detail: str
     code: str = ""
     """A stable code, for faults that clients act on, such as `unknown_job`; otherwise empty."""
 
 
 class Problem(View, frozen=True, kw_only=True, omit_defaults=True):
-    """An error (RFC 9457)."""
+    """An error response (RFC 9457)."""
 
     type: str
     title: str
     status: int
     code: str
-    """Stable, for programs: docs/reference/errors.md lists them."""
+    """Stable error code: docs/reference/errors.md lists them."""
     detail: str = ""
     hint: str = ""
     instance: str = ""
     errors: list[FaultView] = []
     retry_after_seconds: float | None = None
-    """When it is worth trying again, exactly; the header says it in whole seconds."""
+    """Exact suggested delay before a retry; the header has it in whole seconds."""
 
 
 # jobs
@@ -79,7 +79,7 @@ class JobView(View, frozen=True, kw_only=True):
     name: str
     version: int
     definition: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    """The job as it was submitted; left out of lists."""
+    """The job as submitted; omitted in lists."""
     labels: dict[str, str] = {}
     created_at: datetime | None = None
     created_by: str = ""
@@ -90,19 +90,19 @@ class JobView(View, frozen=True, kw_only=True):
 
 
 class RunRequest(Wish, frozen=True, kw_only=True):
-    """A wish for a run of a job."""
+    """Request to run a job."""
 
     job: str
-    """A name (its latest version), `name@3`, or a job's id."""
+    """A name (its latest version), `name@3`, or a job id."""
     params: dict[str, msgspec.Raw] = {}
     priority: str = "P2"
     tenant: str | None = None
-    """Whose run it is; the token's tenant unless the token may act for others."""
+    """Owner of the run; default: the token's tenant. Others require a token that may act for them."""
     start_at: datetime | None = None
     finish_by: datetime | None = None
-    """When it is to be over; else as its job says."""
+    """Deadline; default: the job's."""
     idempotency_key: str | None = None
-    """In a bulk request each run may have its own; for one run the header `Idempotency-Key` is the same."""
+    """Per run in a bulk request; equivalent to the header `Idempotency-Key`."""
 
 
 class RunView(View, frozen=True, kw_only=True):
@@ -119,7 +119,7 @@ class RunView(View, frozen=True, kw_only=True):
     params: msgspec.Raw
     task_count: int
     task_states: dict[str, int] | None = None
-    """How many of its tasks are in which state; left out of lists."""
+    """Number of tasks per state; omitted in lists."""
     submitted_by: str
     linked_run: str | None
     generation: int
@@ -132,23 +132,23 @@ class RunView(View, frozen=True, kw_only=True):
     cancelled_by: str | None
     because: str
     schedule_id: str | None = None
-    """The schedule that it is a run of, if it is of one."""
+    """The schedule that created it, if any."""
     window_at: datetime | None = None
-    """The window of the schedule that it is for."""
+    """The schedule window that it is for."""
     retries: int = 0
-    """How often a task of it was tried again."""
+    """Number of retries of its tasks."""
     started_at: datetime | None = None
-    """When the first of its tasks started, once it is over."""
+    """When the first of its tasks started; set once the run has ended."""
     finish_by: datetime | None = None
-    """When it is to be over, if somebody or its job says so."""
+    """Deadline, if any."""
     at_risk_at: datetime | None = None
-    """When it was found that it may not be over by then."""
+    """When it was first found at risk of missing its deadline."""
     in_history: bool = False
-    """It has moved to history, and can't be acted on any more."""
+    """Moved to history: read-only."""
 
 
 class BulkLine(View, frozen=True, kw_only=True, omit_defaults=True):
-    """What became of one run of a bulk request, in the order of the request."""
+    """Result for one run of a bulk request, in the order of the request."""
 
     index: int
     id: str | None = None
@@ -159,7 +159,7 @@ class BulkLine(View, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class StopView(View, frozen=True, kw_only=True):
-    """A task was asked to stop."""
+    """A stop request of a task."""
 
     kind: str
     by: str
@@ -190,19 +190,19 @@ class TaskView(View, frozen=True, kw_only=True):
     output: msgspec.Raw
     error: msgspec.Raw
     seq: int = 0
-    """How many changes of its state there have been: the `seq` of the latest transition."""
+    """Number of transitions: the `seq` of the latest one."""
     tries: int = 0
     """Attempts that count against its limit."""
     label: str = ""
-    """Of a task that a fan-out made, what tells it from the others; empty for any other."""
+    """Display label in a fan-out; else empty."""
     partition: int | None = None
-    """Which of them it is, from 0."""
+    """Index in the fan-out, from 0."""
     total: int | None = None
-    """How many there are."""
+    """Size of the fan-out."""
 
 
 class AttemptView(View, frozen=True, kw_only=True):
-    """A try at a task: those that are over, and as the last one that which is under way."""
+    """An attempt of a task; the current one comes last."""
 
     id: str
     task_id: str
@@ -213,12 +213,12 @@ class AttemptView(View, frozen=True, kw_only=True):
     started_at: datetime | None
     ended_at: datetime | None
     end: str | None
-    """How it ended; none while it is under way."""
+    """How it ended; null while it is in progress."""
     error: msgspec.Raw
 
 
 class TransitionView(View, frozen=True, kw_only=True):
-    """One change of a task's state. As a live event it has the cursor behind which the stream goes on."""
+    """One transition of a task. As a live event it has the cursor to resume after."""
 
     task_id: str
     run_id: str
@@ -237,14 +237,14 @@ class EventLine(View, frozen=True, kw_only=True, omit_defaults=True):
     """A line of the live stream."""
 
     event: str
-    """`transition`, or `heartbeat` if nothing has happened for a while."""
+    """`transition`, or `heartbeat` on an idle stream."""
     cursor: str
-    """Behind which the stream goes on."""
+    """Cursor to resume after this line."""
     transition: TransitionView | None = None
 
 
 class CheckpointView(View, frozen=True, kw_only=True):
-    """What a task saved for its next attempt."""
+    """State that a task saved for its next attempt."""
 
     task_id: str
     attempt_id: str
@@ -252,57 +252,57 @@ class CheckpointView(View, frozen=True, kw_only=True):
     saved_at: datetime
 
 
-# acts
+# actions
 
 
 class ActRequest(Wish, frozen=True, kw_only=True):
-    """Why somebody wants it so: it is kept with the deed."""
+    """Reason for an action, recorded in the audit log."""
 
     why: str = ""
 
 
 class ExtendRequest(Wish, frozen=True, kw_only=True):
-    """More time for a running task."""
+    """Extend the time limit of a running task."""
 
     seconds: float
     why: str = ""
 
 
 class KillRequest(Wish, frozen=True, kw_only=True):
-    """End the process of a running task."""
+    """Kill the process of a running task."""
 
     grace_seconds: float = 0.0
-    """From being asked to stop to being killed."""
+    """Time between SIGTERM and SIGKILL."""
     again: bool = False
-    """Run the task again, elsewhere if possible; else it is cancelled."""
+    """Run the task again, on another worker if possible; else it is cancelled."""
     why: str = ""
 
 
 class PriorityRequest(Wish, frozen=True, kw_only=True):
-    """Another priority for a run."""
+    """Change the priority of a run."""
 
     priority: str
     why: str = ""
 
 
 class BulkActRequest(Wish, frozen=True, kw_only=True):
-    """Do something to all runs that a filter finds (OPS-1)."""
+    """Apply an action to all runs that match a filter (OPS-1)."""
 
     act: Literal["cancel", "pause", "resume", "retry", "priority"]
     q: str
-    """Which: the grammar of filters, docs/reference/filters.md. Empty is refused."""
+    """Filter: docs/reference/filters.md. Must not be empty."""
     priority: str | None = None
     """For `priority`."""
     tenant: str | None = None
     dry_run: bool = False
-    """Only say which runs it would be done to."""
+    """Only list the matching runs."""
     most: int = 10_000
-    """Refused, with nothing done, if there are more."""
+    """Refused without any change if more runs match."""
     why: str = ""
 
 
 class BulkActLine(View, frozen=True, kw_only=True, omit_defaults=True):
-    """What became of one run of a bulk act."""
+    """Result for one run of a bulk action."""
 
     run_id: str
     job: str
@@ -314,7 +314,7 @@ class BulkActLine(View, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Done(View, frozen=True, kw_only=True):
-    """An act was carried out, durably; `changed` is false if it had been so before."""
+    """A durable action; `changed` is false if the state was already as requested."""
 
     changed: bool
     detail: str = ""
@@ -343,14 +343,14 @@ class WorkerView(View, frozen=True, kw_only=True):
     since: datetime
     last_heard_at: datetime
     running: int
-    """How many tasks it has in hands."""
+    """Number of tasks it holds."""
 
 
 # tokens
 
 
 class TokenRequest(Wish, frozen=True, kw_only=True):
-    """A wish for a token."""
+    """Request for a token."""
 
     name: str
     roles: list[str]
@@ -359,7 +359,7 @@ class TokenRequest(Wish, frozen=True, kw_only=True):
 
 
 class TokenView(View, frozen=True, kw_only=True, omit_defaults=True):
-    """A token, as far as it may be shown."""
+    """A token, without its secret."""
 
     id: str
     tenant: str
@@ -371,14 +371,14 @@ class TokenView(View, frozen=True, kw_only=True, omit_defaults=True):
     revoked_at: datetime | None = None
     last_used_at: datetime | None = None
     token: str | None = None
-    """The token itself: in the answer to its making, and never again."""
+    """The token itself: only in the response to its creation."""
 
 
 # the server
 
 
 class ServerView(View, frozen=True, kw_only=True):
-    """Who answers, and what it leads."""
+    """The responding server, and the pools it leads."""
 
     name: str
     version: str

@@ -1,7 +1,7 @@
-"""What the HTTP API takes and answers about schedules, their windows, events, backfills, alerts and dead letters.
+"""REST types for schedules, their windows, events, backfills, alerts and dead letters.
 
-The conventions are those of `runs.py`. A schedule is defined by the fields of `core/schedules.ScheduleSpec`, which come
-and go as they are (`definition`).
+The conventions are those of `runs.py`. A schedule is defined by the fields of `core/schedules.ScheduleSpec`, passed
+through unchanged (`definition`).
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ import msgspec
 from mainspring.protocol.rest.runs import View, Wish
 
 Instant = Annotated[datetime, msgspec.Meta(tz=True)]
-"""A time that says its zone."""
+"""A time with a time zone."""
 
 
 class ScheduleRequest(Wish, frozen=True, kw_only=True):
-    """A wish to create a schedule, or to change one as a whole."""
+    """Create or replace a schedule."""
 
     definition: msgspec.Raw
-    """A `ScheduleSpec`: name, job, trigger, and what else matters."""
+    """A `ScheduleSpec`: name, job, trigger, and options."""
     tenant: str | None = None
     since: Instant | None = None
-    """For a new schedule: windows after this instant count as missed. Without it, its first window is the next."""
+    """For a new schedule: windows after this instant count as missed. Default: its first window is the next one."""
     why: str = ""
 
 
@@ -41,22 +41,22 @@ class ScheduleView(View, frozen=True, kw_only=True):
     because: str
     """Why it is paused or disabled."""
     trigger: str
-    """When it fires, in words."""
+    """Description of the trigger."""
     next_at: datetime | None
     through_at: datetime
     waiting: bool
-    """Some window of it waits."""
+    """Some window is waiting."""
     pool: str
     created_at: datetime
     created_by: str
     updated_at: datetime
     updated_by: str
     definition: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    """Left out of lists."""
+    """Omitted in lists."""
 
 
 class FireView(View, frozen=True, kw_only=True):
-    """What became of a window, or of several in a row that nothing came of."""
+    """Outcome of a window, or of several consecutive windows without a run."""
 
     schedule_id: str
     window_at: datetime
@@ -71,7 +71,7 @@ class FireView(View, frozen=True, kw_only=True):
     start_at: datetime | None
     run_id: str | None
     run_state: str | None
-    """Once the run is over."""
+    """Set once the run has ended."""
     run_ended_at: datetime | None
     backfill_id: str | None
     by: str
@@ -79,7 +79,7 @@ class FireView(View, frozen=True, kw_only=True):
 
 
 class ChangeView(View, frozen=True, kw_only=True):
-    """Who did what to a schedule, and why."""
+    """Audit record of a schedule: who changed what, and why."""
 
     at: datetime
     act: str
@@ -91,7 +91,7 @@ class ChangeView(View, frozen=True, kw_only=True):
 
 
 class UpcomingView(View, frozen=True, kw_only=True):
-    """A window that is to come."""
+    """An upcoming window."""
 
     window_at: datetime
     schedule_id: str
@@ -99,27 +99,27 @@ class UpcomingView(View, frozen=True, kw_only=True):
     tenant: str
     job: str
     last: FireView | None = None
-    """What became of the schedule's latest window, if that was asked for and there was one."""
+    """The latest fire of the schedule, if requested and there is one."""
 
 
 class TriggerRequest(Wish, frozen=True, kw_only=True):
-    """A wish to fire a schedule now."""
+    """Fire a schedule now."""
 
     window_at: Instant | None = None
-    """For this window again, in a new generation, instead of for now."""
+    """Run this window again, in a new generation, instead of now."""
     params: dict[str, msgspec.Raw] = msgspec.field(default_factory=dict)
-    """Over those of the schedule."""
+    """Override those of the schedule."""
     why: str = ""
 
 
 class BackfillRequest(Wish, frozen=True, kw_only=True):
-    """A wish to run past windows."""
+    """Run past windows."""
 
     since: Instant
     before: Instant
     max_parallel: int = 1
     again: bool = False
-    """Also windows that ran."""
+    """Include windows that already ran."""
     dry_run: bool = False
     why: str = ""
 
@@ -129,28 +129,28 @@ class BackfillWindowView(View, frozen=True, kw_only=True):
 
     window_at: datetime
     is_wanted: bool
-    """False: it ran or waits already."""
+    """False: it already ran or is waiting."""
     generation: int
 
 
 class BackfillView(View, frozen=True, kw_only=True):
-    """What a backfill does, or would do."""
+    """A backfill, or its dry run."""
 
     id: str | None
-    """None for a dry run."""
+    """None in a dry run."""
     schedule_id: str
     since: datetime
     before: datetime
     max_parallel: int
     total: int
-    """How many windows the range has."""
+    """Number of windows in the range."""
     wanted: int
-    """How many of them run."""
+    """Number of windows to run."""
     windows: list[BackfillWindowView]
 
 
 class BackfillSummary(View, frozen=True, kw_only=True):
-    """A backfill that somebody asked for. What became of its windows: the fires that name it."""
+    """A backfill. Its fires reference it."""
 
     id: str
     schedule_id: str
@@ -159,14 +159,14 @@ class BackfillSummary(View, frozen=True, kw_only=True):
     max_parallel: int
     again: bool
     wanted: int
-    """How many windows run, or ran."""
+    """Number of windows to run."""
     by: str
     why: str
     created_at: datetime
 
 
 class CloudEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An event (CloudEvents 1.0). Extension attributes are kept with it."""
+    """An event (CloudEvents 1.0). Extension attributes are kept."""
 
     specversion: str
     id: str
@@ -181,16 +181,16 @@ class CloudEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ReceivedView(View, frozen=True, kw_only=True):
-    """What became of an event that was sent."""
+    """Result of sending an event."""
 
     id: str
     source: str
     is_new: bool
-    """False: it had come before, and nothing happened."""
+    """False: a duplicate, without effect."""
 
 
 class EventView(View, frozen=True, kw_only=True):
-    """An event that came in."""
+    """A received event."""
 
     tenant: str
     source: str
@@ -200,12 +200,12 @@ class EventView(View, frozen=True, kw_only=True):
     at: datetime
     received_at: datetime
     fires: int
-    """How many runs it led to."""
+    """Number of runs it triggered."""
     document: msgspec.Raw
 
 
 class AlertView(View, frozen=True, kw_only=True):
-    """An episode: something that somebody was told of."""
+    """An alert episode."""
 
     id: str
     key: str
@@ -229,7 +229,7 @@ class DeadLetterView(View, frozen=True, kw_only=True):
     job: str
     task: str
     label: str
-    """Of a task that a fan-out made, what tells it from the others."""
+    """Display label in a fan-out."""
     state: str
     because: str
     tries: int
@@ -240,16 +240,16 @@ class DeadLetterView(View, frozen=True, kw_only=True):
 
 
 class Revived(View, frozen=True, kw_only=True):
-    """A task or run was started again."""
+    """Result of retrying a task or run."""
 
     run_id: str
-    """The same run, or a new one that is linked to it."""
+    """The same run, or a new one linked to it."""
     is_new_run: bool
     detail: str = ""
 
 
 class DurationView(View, frozen=True, kw_only=True):
-    """How long a task usually takes, or, with an empty name, the whole run."""
+    """Usual duration of a task, or, with an empty name, of the whole run."""
 
     task: str
     count: int
@@ -260,7 +260,7 @@ class DurationView(View, frozen=True, kw_only=True):
 
 
 class BreakerView(View, frozen=True, kw_only=True):
-    """A circuit that is open: retries of failures that are alike, or a whole job, are held back."""
+    """An open circuit breaker: it holds retries with one signature, or a whole job."""
 
     pool: str
     kind: str

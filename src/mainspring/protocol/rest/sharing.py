@@ -1,6 +1,6 @@
-"""What the HTTP API takes and answers about who may use what: pools, policies, quotas, grants, groups, freezes, queues.
+"""REST types for resource sharing: pools, policies, quotas, grants, groups, freezes, queues.
 
-Amounts are written as people do: `cpu` in cores, `memory` and `disk` in bytes, `gpu` in devices.
+Amounts use the units of job files: `cpu` in cores, `memory` and `disk` in bytes, `gpu` in devices.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from mainspring.protocol.rest.runs import View, Wish
 
 
 class Amounts(Wish, frozen=True, kw_only=True, omit_defaults=False):
-    """So much of each resource; None: it is not said."""
+    """Amount of each resource; None: not given."""
 
     cpu: float | None = None
     """Cores."""
@@ -26,7 +26,7 @@ class Amounts(Wish, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class PoolRequest(Wish, frozen=True, kw_only=True):
-    """How a pool is described."""
+    """Description of a pool."""
 
     labels: dict[str, str] = msgspec.field(default_factory=dict)
     zones: tuple[str, ...] = ()
@@ -35,7 +35,7 @@ class PoolRequest(Wish, frozen=True, kw_only=True):
 
 
 class PoolView(View, frozen=True, kw_only=True):
-    """A pool; one that nobody has described has `version` 0."""
+    """A pool; `version` is 0 without a description."""
 
     name: str
     labels: dict[str, str]
@@ -43,24 +43,24 @@ class PoolView(View, frozen=True, kw_only=True):
     max_resources: Amounts | None
     note: str
     leader: str
-    """The server that leads it; empty: none does now."""
+    """The server that leads it; empty: none."""
     version: int
     updated_at: datetime | None = None
     updated_by: str = ""
 
 
 class PolicyRequest(Wish, frozen=True, kw_only=True):
-    """Jobs with a label run only in pools with certain labels (ADM-8)."""
+    """Restrict jobs with a label to pools with certain labels (ADM-8)."""
 
     label: str
     value: str = ""
-    """Empty: whatever its value."""
+    """Empty: any value."""
     requires: dict[str, str]
     note: str = ""
 
 
 class PolicyView(View, frozen=True, kw_only=True):
-    """Such a policy, and where it leads."""
+    """A policy, and the pools that qualify."""
 
     name: str
     label: str
@@ -68,44 +68,44 @@ class PolicyView(View, frozen=True, kw_only=True):
     requires: dict[str, str]
     note: str
     pools: list[str]
-    """Those that qualify now."""
+    """Pools that currently qualify."""
     version: int
     updated_at: datetime
     updated_by: str
 
 
 class QuotaTerms(Wish, frozen=True, kw_only=True, omit_defaults=False):
-    """What a tenant is promised and may use in a pool. What is not said is as it is for everybody."""
+    """Guarantee and limits of a tenant in a pool. Missing fields have their defaults."""
 
     weight: float = 1.0
-    """Its part of what is shared, against the weights of the others."""
+    """Weight in fair share."""
     max_tasks: int | None = None
-    """At a time."""
+    """Concurrent tasks."""
     guaranteed: Amounts = Amounts()
     burst: Amounts = Amounts()
-    """Beyond what is guaranteed; what is not said is not limited."""
+    """Beyond the guarantee; a missing resource is unlimited."""
     max_fan_out: int | None = None
     failures_per_hour: int = 1_000
-    """Failed tasks after which the tenant is throttled."""
+    """Failed tasks above which the tenant is throttled."""
 
 
 class QuotaRequest(QuotaTerms, frozen=True, kw_only=True):
-    """Such a quota, for a tenant in a pool."""
+    """Quota of a tenant in a pool."""
 
     why: str = ""
     confirm: bool = False
-    """A quota under which nothing could run is only set with this (OPS-2)."""
+    """Required for a quota under which nothing could run (OPS-2)."""
 
 
 class RaiseRequest(QuotaRequest, frozen=True, kw_only=True):
-    """Another quota for a while."""
+    """Temporary quota override."""
 
     seconds: float
-    """For so long."""
+    """Duration."""
 
 
 class RaisedView(View, frozen=True, kw_only=True):
-    """What a quota is raised to."""
+    """A quota override."""
 
     quota: QuotaTerms
     until: datetime
@@ -120,16 +120,16 @@ class BookingRequest(Wish, frozen=True, kw_only=True):
     zone: str = "UTC"
     """An IANA time zone."""
     seconds: int
-    """How long each window lasts."""
+    """Length of each window."""
     lead_seconds: int = 0
-    """So much earlier it holds: others give back what they have on burst meanwhile."""
+    """Takes effect this much earlier: others return burst capacity meanwhile."""
     guaranteed: Amounts
-    """In all, then. What is not said is as at other times."""
+    """Total guarantee in the window. Missing resources keep their usual guarantee."""
     why: str = ""
 
 
 class BookingView(View, frozen=True, kw_only=True):
-    """What is booked, and when it holds."""
+    """A booking, and whether it is in effect."""
 
     name: str
     cron: str
@@ -138,9 +138,9 @@ class BookingView(View, frozen=True, kw_only=True):
     lead_seconds: int
     guaranteed: Amounts
     holds: bool
-    """Now."""
+    """In effect now."""
     next_at: datetime | None
-    """When the next window begins."""
+    """Start of the next window."""
     by: str
     why: str
 
@@ -150,28 +150,28 @@ class QuotaView(View, frozen=True, kw_only=True):
 
     tenant: str
     pool: str
-    """Empty: every pool that has none of its own."""
+    """Empty: default for all pools."""
     quota: QuotaTerms
     raised: RaisedView | None
-    """What holds instead, for a while."""
+    """Current override, if any."""
     version: int
-    """0: nobody has set one."""
+    """0: none was set."""
     updated_at: datetime | None = None
     updated_by: str = ""
     bookings: list[BookingView] = msgspec.field(default_factory=list)
-    """When more is guaranteed than that, by name."""
+    """Larger guarantees, sorted by name."""
 
 
 class GrantRequest(Wish, frozen=True, kw_only=True):
-    """Let a tenant ask for P0."""
+    """Allow a tenant to use P0."""
 
     seconds: float | None = None
-    """For so long; None: until it is taken back."""
+    """Duration; None: until revoked."""
     why: str = ""
 
 
 class GrantView(View, frozen=True, kw_only=True):
-    """A tenant may ask for P0."""
+    """Permission of a tenant to use P0."""
 
     tenant: str
     by: str
@@ -181,7 +181,7 @@ class GrantView(View, frozen=True, kw_only=True):
 
 
 class GroupRequest(Wish, frozen=True, kw_only=True):
-    """At most so many at a time, or in each period (PLC-12)."""
+    """Concurrency limit, or rate limit per period (PLC-12)."""
 
     most: int
     per_seconds: float | None = None
@@ -189,7 +189,7 @@ class GroupRequest(Wish, frozen=True, kw_only=True):
 
 
 class GroupView(View, frozen=True, kw_only=True):
-    """A group of work."""
+    """A concurrency or rate group."""
 
     tenant: str
     name: str
@@ -202,18 +202,18 @@ class GroupView(View, frozen=True, kw_only=True):
 
 
 class FreezeRequest(Wish, frozen=True, kw_only=True):
-    """Let nothing new of something start."""
+    """Prevent new work of a scope from starting."""
 
     kind: Literal["all", "tenant", "pool", "job"]
     subject: str = ""
-    """The tenant, the pool, or `tenant/job`, where one's own tenant may be left out; empty for everything."""
+    """The tenant, the pool, or `tenant/job` (default: the caller's tenant); empty for everything."""
     why: str = ""
     seconds: float | None = None
-    """For so long; None: until somebody unfreezes it."""
+    """Duration; None: until unfrozen."""
 
 
 class FreezeView(View, frozen=True, kw_only=True):
-    """Something is frozen."""
+    """An active freeze."""
 
     kind: str
     subject: str
@@ -224,12 +224,12 @@ class FreezeView(View, frozen=True, kw_only=True):
 
 
 class TenantUseView(View, frozen=True, kw_only=True):
-    """What one tenant has in a pool, and what it may have (OPS-2)."""
+    """Usage and entitlement of a tenant in a pool (OPS-2)."""
 
     tenant: str
     pool: str
     quota: QuotaTerms
-    """What holds now."""
+    """Quota in effect now."""
     queued: dict[str, int]
     rooms: int
     use: Amounts
@@ -238,11 +238,11 @@ class TenantUseView(View, frozen=True, kw_only=True):
     is_on_burst: bool
     blocked_by: str
     p0: bool
-    """It may ask for P0."""
+    """May use P0."""
 
 
 class LineView(View, frozen=True, kw_only=True):
-    """Tasks of one priority, tenant and shape that wait."""
+    """A queue: waiting tasks of one priority, tenant and shape."""
 
     priority: str
     tenant: str
@@ -251,11 +251,11 @@ class LineView(View, frozen=True, kw_only=True):
     since: datetime
     why: str
     reason: str = ""
-    """The code by which a diagnosis of the oldest calls it; empty: it is next."""
+    """Reason code of the oldest task; empty: it is next."""
 
 
 class KeptRoomView(View, frozen=True, kw_only=True):
-    """Room that is kept for a task."""
+    """A reservation."""
 
     task: str
     tenant: str
@@ -266,7 +266,7 @@ class KeptRoomView(View, frozen=True, kw_only=True):
 
 
 class QueueView(View, frozen=True, kw_only=True):
-    """A pool: what waits there, in which order, and for what. Of other tenants only sums are shown."""
+    """Queues of a pool, in dispatch order, with the reasons for waiting. Other tenants appear only in sums."""
 
     pool: str
     at: datetime
@@ -275,16 +275,16 @@ class QueueView(View, frozen=True, kw_only=True):
     used: Amounts
     held_from: str | None
     intake: dict[str, int]
-    """Runs that are not taken into memory yet, by priority; counted up to 100,000."""
+    """Runs in intake, by priority; counted up to 100,000."""
     waiting: dict[str, int]
-    """Tasks that are queued, by priority, of all tenants."""
+    """Queued tasks of all tenants, by priority."""
     lines: list[LineView]
     kept: list[KeptRoomView]
     stopping: int
 
 
 class LevelView(View, frozen=True, kw_only=True):
-    """How well a pool can be served (HA-5)."""
+    """Degradation level of a pool (HA-5)."""
 
     pool: str
     level: str
@@ -292,6 +292,6 @@ class LevelView(View, frozen=True, kw_only=True):
     since: datetime
     why: str
     accepts: float
-    """The part of the usual rates at which new work is taken."""
+    """Fraction of the usual rates at which new work is accepted."""
     shedding: str
-    """What is refused because too much waits: empty, `half of P2`, `P2` or `P2, and P1 slowed`."""
+    """What is shed: empty, `half of P2`, `P2` or `P2, and P1 slowed`."""
