@@ -38,7 +38,7 @@ def test_a_placement_records_the_worker_and_its_score(world: World) -> None:
     assert (one.name, one.attempt, one.priority, one.shard) == ("extract", 1, P1, "pool")
     assert one.request.resources == cores(3)
     assert (one.worker_id, one.free) == ("w1", cores(4))
-    assert (one.looked_at, one.why) == (2, "the best of 2 workers")
+    assert (one.workers_examined, one.why) == (2, "the best of 2 workers")
     assert (one.version, one.at) == (__version__, world.now)
     assert (one.victims, one.victim_count) == ((), 0)
 
@@ -73,7 +73,7 @@ def test_a_placement_on_a_reservation_is_logged_as_such(world: World) -> None:
     world.stop("low")
 
     *_, high = told(world, K.PLACED)
-    assert (high.name, high.free, high.looked_at) == ("high", cores(1), 1)
+    assert (high.name, high.free, high.workers_examined) == ("high", cores(1), 1)
     assert high.why == "the capacity reserved for it is free"
 
 
@@ -111,7 +111,7 @@ def test_a_shape_without_capacity_is_logged_with_a_reason_per_worker(world: Worl
     given(world, "waits more", P1, resources=cores(3), labels={"arch": "arm"})
 
     (one,) = told(world, K.NO_ROOM)
-    assert (one.name, one.worker_id, one.free, one.score, one.looked_at) == ("waits more", None, None, None, 2)
+    assert (one.name, one.worker_id, one.free, one.score, one.workers_examined) == ("waits more", None, None, None, 2)
     assert one.why == (
         "no worker has capacity for 3 cores, 3 GiB of memory, arch=arm: "
         "of 2 workers 1 without a required label, 1 with too little free capacity"

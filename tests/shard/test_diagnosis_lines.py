@@ -1,4 +1,4 @@
-"""Queue reasons and summaries agree with the diagnosis of the oldest task; all workers of a large fleet are examined."""
+"""Queue reasons and summaries agree with the diagnosis of the oldest task; all workers of a large cluster are checked."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ async def test_a_decision_is_kept_as_it_was(store: Store) -> None:
             task, at=NOW + SECOND, kind=DecisionKind.PREEMPTS, request=shape, victims=(victim,), victim_count=7,
             score=None,
         ),
-        a_decision(task, kind=DecisionKind.NO_ROOM, worker_id=None, free=None, score=None, looked_at=None),
+        a_decision(task, kind=DecisionKind.NO_ROOM, worker_id=None, free=None, score=None, workers_examined=None),
     ]  # fmt: skip
 
     await leader.commit(decisions=rows)

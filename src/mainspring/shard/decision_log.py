@@ -46,10 +46,12 @@ def placed(turn: Turn, room_id: str, worker: Worker, shape: Shape, tasks: list[T
     free = worker.free if keeper is None else worker.free_for(keeper.id)
     for task in tasks:
         kin = kin_of(memory, task, shape)
-        looked_at = 1 if keeper is not None else fleet if kin.near is None and fleet <= SAMPLE else None
-        why = why_placed(was_kept=keeper is not None, looked_at=looked_at, fleet=fleet, together=len(tasks))
+        workers_examined = 1 if keeper is not None else fleet if kin.near is None and fleet <= SAMPLE else None
+        why = why_placed(
+            was_kept=keeper is not None, workers_examined=workers_examined, fleet=fleet, together=len(tasks)
+        )
         _note(
-            turn, DecisionKind.PLACED, task, shape, why, worker=worker, free=free, looked_at=looked_at,
+            turn, DecisionKind.PLACED, task, shape, why, worker=worker, free=free, workers_examined=workers_examined,
             score=score_of(shape, worker, memory.open_workers, kin), attempt=task.attempt + 1,
         )  # fmt: skip
 
@@ -67,8 +69,8 @@ def room_is_made(turn: Turn, task: Task, mode: Mode, plan: Plan) -> None:
     if victims:
         _note(
             turn, DecisionKind.PREEMPTS, task, turn.memory.shape(task),
-            why_room_is_made(mode, victims, plan.looked_at), worker=plan.worker, free=plan.worker.free_for(task.id),
-            looked_at=plan.looked_at, victims=victims,
+            why_room_is_made(mode, victims, plan.workers_examined), worker=plan.worker, free=plan.worker.free_for(task.id),
+            workers_examined=plan.workers_examined, victims=victims,
         )  # fmt: skip
 
 
@@ -84,12 +86,12 @@ def no_room(turn: Turn, priority: Priority, tenant: str, shape: Shape) -> None:
     again = islice(memory.workers.values(), fleet if fleet <= _LOOKED_AT_AGAIN else 0)
     kin, zones = kin_of(memory, head, shape), memory.zones
     found = [[one.kind for one in obstacles(shape, worker, kin, head.id, zones)] for worker in again]
-    _note(turn, DecisionKind.NO_ROOM, head, shape, why_no_room(shape, found, fleet), looked_at=fleet)
+    _note(turn, DecisionKind.NO_ROOM, head, shape, why_no_room(shape, found, fleet), workers_examined=fleet)
 
 
 def _note(
     turn: Turn, kind: DecisionKind, task: Task, shape: Shape, why: str, *, worker: Worker | None = None,
-    free: Resources | None = None, score: float | None = None, looked_at: int | None, attempt: int | None = None,
+    free: Resources | None = None, score: float | None = None, workers_examined: int | None, attempt: int | None = None,
     victims: list[PushedOut] | None = None,
 ) -> None:  # fmt: skip
     """Add a decision to the batch up to its limit. Preemptions are always kept."""
@@ -113,7 +115,7 @@ def _note(
             worker_id=where,
             free=free,
             score=score,
-            looked_at=looked_at,
+            workers_examined=workers_examined,
             victims=tuple((victims or [])[:MOST_NAMED]),
             victim_count=len(victims or []),
             why=why,

@@ -94,7 +94,7 @@ class Decision(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Free capacity on that worker for this task, before the decision."""
     score: float | None = None
     """Placement score of the worker (`core/placement/feasibility.py`)."""
-    looked_at: int | None = None
+    workers_examined: int | None = None
     """Number of workers examined; None if unknown."""
     victims: tuple[PushedOut, ...] = ()
     """The first `MOST_NAMED` preempted tasks."""
@@ -110,23 +110,25 @@ def is_kept(room_id: str, kept_of_1000: int) -> bool:
     return int(room_id[-8:], 16) % _OF < kept_of_1000
 
 
-def why_placed(*, was_kept: bool, looked_at: int | None, fleet: int, together: int) -> str:
+def why_placed(*, was_kept: bool, workers_examined: int | None, fleet: int, together: int) -> str:
     """Return why a task was placed on its worker; `together` is the number of tasks that share the lease."""
     if was_kept:
         why = "the capacity reserved for it is free"
-    elif looked_at is None:
+    elif workers_examined is None:
         why = f"the best of the examined workers, of {_workers(fleet)}"
     else:
-        why = f"the best of {_workers(looked_at)}"
+        why = f"the best of {_workers(workers_examined)}"
     return f"{why}; {together} tasks share the lease" if together > 1 else why
 
 
-def why_room_is_made(mode: Mode, victims: Sequence[PushedOut], looked_at: int) -> str:
+def why_room_is_made(mode: Mode, victims: Sequence[PushedOut], workers_examined: int) -> str:
     """Return why preemption is allowed, and why these tasks were chosen."""
     count = Counter(victim.priority.name for victim in victims)
     who = " and ".join(f"{number} of {name}" for name, number in sorted(count.items(), reverse=True))
     lost = sum(victim.lost_seconds for victim in victims)
-    return f"{_RIGHTS[mode]}: {who}, losing {lost:.0f} s of work, is the cheapest choice on {_workers(looked_at)}"
+    return (
+        f"{_RIGHTS[mode]}: {who}, losing {lost:.0f} s of work, is the cheapest choice on {_workers(workers_examined)}"
+    )
 
 
 def why_no_room(shape: Shape, obstacles: Iterable[Sequence[Hindrance]], fleet: int) -> str:

@@ -99,7 +99,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     better.
     """
     stage: int = 0
-    looked_at: int = 1
+    workers_examined: int = 1
     """How many workers were examined for it."""
 
 
@@ -133,7 +133,7 @@ def decide_victims(wanted: Wanted, fleet: Fleet, random: Random) -> Plan | None:
                     break
         if plans:
             best = min(plans, key=lambda plan: plan.cost)
-            return replace(best, stage=stage, looked_at=looks - fleet.looks.left)
+            return replace(best, stage=stage, workers_examined=looks - fleet.looks.left)
     return None
 
 

@@ -59,7 +59,7 @@ class DecisionView(View, frozen=True, kw_only=True):
     """Free capacity on that worker, before."""
     score: float | None
     """Placement score; comparable only within the same task."""
-    looked_at: int | None
+    workers_examined: int | None
     """Number of workers examined; null if unknown."""
     victims: list[PushedOutView]
     """Preempted tasks that are visible to the caller, at most 20."""

@@ -70,7 +70,7 @@ def _view(row: Decision, principal: Principal) -> DecisionView:
         id=row.id, at=row.at, kind=row.kind, pool=row.shard, tenant=row.tenant, task_id=row.task_id, run_id=row.run_id,
         name=row.name, attempt=row.attempt, priority=row.priority.name, request=_request(row.request),
         worker=row.worker_id, free=None if row.free is None else quantities.show(row.free), score=row.score,
-        looked_at=row.looked_at, victims=[_victim(one) for one in row.victims if principal.sees(one.tenant)],
+        workers_examined=row.workers_examined, victims=[_victim(one) for one in row.victims if principal.sees(one.tenant)],
         victims_in_all=row.victim_count, why=row.why, version=row.version,
     )  # fmt: skip
 

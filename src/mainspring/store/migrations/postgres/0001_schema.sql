@@ -590,7 +590,7 @@ CREATE TABLE decisions (
     worker_id    text COLLATE "C",
     free         text,
     score        double precision,
-    looked_at    bigint,
+    workers_examined bigint,
     victims      text NOT NULL,
     victim_count bigint NOT NULL,
     why          text NOT NULL,

@@ -646,7 +646,7 @@ CREATE TABLE decisions (
     worker_id    TEXT,
     free         TEXT,
     score        REAL,
-    looked_at    INTEGER,
+    workers_examined INTEGER,
     victims      TEXT NOT NULL,
     victim_count INTEGER NOT NULL,
     why          TEXT NOT NULL,
